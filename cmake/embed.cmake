@@ -1,0 +1,10 @@
+# kvarto_embed(TARGET NAME FILE) compiles FILE into TARGET as
+#   extern const char kvarto::embedded::NAME[]; extern const unsigned long kvarto::embedded::NAME_bytes;
+function(kvarto_embed target name file)
+  set(output ${PROJECT_BINARY_DIR}/generated/embedded_${name}.cc)
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -D INPUT=${file} -D OUTPUT=${output} -D NAME=${name}
+            -P ${PROJECT_SOURCE_DIR}/cmake/embed_file.cmake
+    DEPENDS ${file} ${PROJECT_SOURCE_DIR}/cmake/embed_file.cmake VERBATIM)
+  target_sources(${target} PRIVATE ${output})
+endfunction()

@@ -1,0 +1,12 @@
+add_library(kvarto_warnings INTERFACE)
+target_compile_options(kvarto_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+  -Wno-sign-conversion -Wnon-virtual-dtor -Wcast-qual
+  # Pedantic GCC objects to a designated initialiser that leaves defaulted members out.
+  -Wno-missing-field-initializers)
+if(KVARTO_WERROR)
+  target_compile_options(kvarto_warnings INTERFACE -Werror)
+endif()
+if(KVARTO_SANITIZE)
+  add_compile_options(-fsanitize=${KVARTO_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${KVARTO_SANITIZE})
+endif()

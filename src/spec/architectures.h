@@ -1,0 +1,117 @@
+// The architectures as compositions of streams: one function a family of architectures, each
+// defined in `architectures/<name>.cc`. They take plain numbers and return one layer.
+//
+// Requires throughout: counts and widths are at least 1 and within the limits of keys.h.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kvarto/model_spec.h"
+
+namespace kvarto {
+
+// MHA, GQA, MQA; with a window, a chunk, or neither. The architecture's name follows from the
+// numbers: `swa` with a window, `chunked` with a chunk, else mha, gqa or mqa.
+struct DenseShape {
+  std::uint32_t q_heads = 0;
+  std::uint32_t kv_heads = 0;
+  std::uint32_t qk_dim = 0;
+  std::uint32_t v_dim = 0;
+  std::uint64_t window = 0;  // tokens, 0 = none
+  std::uint64_t chunk = 0;   // tokens, 0 = none
+  std::optional<std::uint32_t> owner_layer;  // the layer whose k and v this one reads
+};
+[[nodiscard]] LayerSpec dense_layer(const DenseShape& shape);
+
+// MLA: one latent row for all heads, [latent, rope]. rope_dim may be 0.
+struct LatentShape {
+  std::uint32_t q_heads = 0;
+  std::uint32_t latent_dim = 0;
+  std::uint32_t rope_dim = 0;
+};
+[[nodiscard]] LayerSpec mla_layer(const LatentShape& shape);
+
+// DSA: MLA rows read by top-k; index keys read all.
+struct IndexerShape {
+  std::uint32_t heads = 0;
+  std::uint32_t dim = 0;
+  std::uint64_t top_k = 0;      // tokens
+  std::uint64_t pool = 1;       // tokens per index key (GLM-5.3 index_kpool)
+  std::optional<std::uint32_t> selection_layer;  // reuse that layer's selection, own no index keys
+};
+[[nodiscard]] LayerSpec dsa_layer(const LatentShape& shape, const IndexerShape& indexer);
+
+// DeepSeek-V4 layers: `window_kv` always; compressed rows every `ratio` tokens.
+// ratio 0: sliding window only; ratio <= kDenseRatio reads all (HCA) or top-k (CSA) as
+// `indexer` says; see architectures/compressed.cc for states and formats.
+struct CompressedShape {
+  std::uint32_t q_heads = 0;
+  std::uint32_t nope_dim = 0;
+  std::uint32_t rope_dim = 0;
+  std::uint64_t window = 0;
+  std::uint64_t ratio = 0;
+  bool has_overlap = false;  // CSA's compressor sees the previous group too
+  std::optional<IndexerShape> indexer;
+  bool is_nvfp4_release = false;  // V4.1's formats
+  std::optional<std::uint32_t> kv_owner_layer;
+  std::optional<std::uint32_t> selection_layer;
+};
+[[nodiscard]] LayerSpec compressed_layer(const CompressedShape& shape);
+
+// Two levels: `k`, `v` with an optional window; `k1`, `v1` every `group` tokens.
+struct MultilevelShape {
+  DenseShape dense;            // its window is level 0's, 0 = never dies
+  std::uint64_t group = 16;
+  std::uint64_t ttl = 0;       // tokens, 0 = never
+};
+[[nodiscard]] LayerSpec multilevel_layer(const MultilevelShape& shape);
+
+// Predictor-driven sparse reads: key statistics per block, a step-only mask.
+struct DynamicShape {
+  DenseShape dense;
+  double ratio = 0.25;
+  std::uint64_t block = 16;
+};
+[[nodiscard]] LayerSpec dynamic_layer(const DynamicShape& shape);
+
+// Whole blocks chosen by summaries: Quest (min and max of K), MoBA (mean of K), NSA (compressed
+// K and V every 16 tokens, plus window), MiniMax-M3 (one index key per token).
+struct BlockSparseShape {
+  enum class Summary : std::uint8_t { kMinMax, kMean, kNsa, kIndexKey };
+  DenseShape dense;
+  Summary summary = Summary::kMinMax;
+  std::uint64_t block = 16;    // tokens
+  std::uint64_t budget = 0;    // tokens read at most
+  std::uint32_t index_heads = 0;  // kIndexKey only
+  std::uint32_t index_dim = 0;
+};
+[[nodiscard]] LayerSpec block_sparse_layer(const BlockSparseShape& shape);
+
+// Eviction: at most `budget` rows are kept; positions are cached beside k and v.
+[[nodiscard]] LayerSpec eviction_layer(const DenseShape& shape, std::uint64_t budget);
+
+// KIVI: an f16 tail of `residual` tokens; older K and V quantised in groups of `group`.
+struct TailQuantisedShape {
+  DenseShape dense;
+  std::uint64_t residual = 128;
+  std::uint32_t bits = 2;
+  std::uint32_t group = 32;
+};
+[[nodiscard]] LayerSpec tail_quantised_layer(const TailQuantisedShape& shape);
+
+// Constant states per sequence. Elements of the convolution and of the recurrence; 0 = none.
+struct StateShape {
+  std::string architecture;       // "mamba", "mamba2", "gdn", "kda", "lightning", "short_conv"
+  std::uint32_t heads = 1;        // heads that tensor parallelism divides
+  std::uint64_t conv_elements = 0;
+  std::uint64_t state_elements = 0;
+  Codec conv_codec = Codec::kBF16;
+  Codec state_codec = Codec::kF32;
+};
+[[nodiscard]] LayerSpec state_layer(const StateShape& shape);
+
+}  // namespace kvarto

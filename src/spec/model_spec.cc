@@ -1,0 +1,141 @@
+#include "kvarto/model_spec.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace kvarto {
+namespace {
+
+bool is_same_kind(const LayerGroup& group, const LayerSpec& layer) {
+  return group.architecture == layer.architecture && group.query == layer.query &&
+         group.streams == layer.streams;
+}
+
+// A type that a user may ask for: a codec, or one of the two words that are not codecs.
+struct RequestedType {
+  std::optional<Codec> codec;
+  bool is_auto = false;
+  bool is_packed = false;
+};
+
+Result<RequestedType> parse_type(const std::string& name) {
+  if (name == "auto") return RequestedType{.is_auto = true};
+  if (name == "fp8_ds_mla") return RequestedType{.is_packed = true};
+  if (name == "fp8") return RequestedType{.codec = Codec::kFp8E4M3};
+  const auto codec = codec_from_name(name);
+  const auto names = cache_type_names();
+  if (!codec || std::find(names.begin(), names.end(), name) == names.end()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("cache type \"{}\" is unknown, expected one of {}", name,
+                            fmt::join(names, " ")));
+  }
+  return RequestedType{.codec = codec};
+}
+
+Status set_codec(Field& field, Codec codec, const std::string& where) {
+  const CodecInfo& info = codec_info(codec);
+  if (!info.is_partial_group_allowed && field.width % info.group_elements != 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: type {} needs a width that is a multiple of {}, found {}", where,
+                            info.name, info.group_elements, field.width));
+  }
+  field.codec = codec;
+  return {};
+}
+
+struct Request {
+  RequestedType key, value, index;
+};
+
+Status set_types(Stream& stream, const Request& request) {
+  const bool is_packed = request.key.is_packed && stream.has_packed_form;
+  bool has_native_rows = true;
+  for (Field& field : stream.fields) {
+    const RequestedType& type = field.role == CodecRole::kValue   ? request.value
+                                : field.role == CodecRole::kIndex ? request.index
+                                                                  : request.key;
+    Codec codec = field.native;
+    if (field.role == CodecRole::kFixed) {
+      codec = field.native;
+    } else if (field.role == CodecRole::kIndex) {
+      codec = type.codec.value_or(field.native);
+    } else if (type.is_packed) {
+      if (!stream.has_packed_form) {
+        return fail(ErrorCode::kInvalidArgument,
+                    fmt::format("stream {}: type fp8_ds_mla needs a latent row with such a form, "
+                                "this model's stream has none",
+                                stream.name));
+      }
+      codec = field.packed;
+    } else if (type.codec) {
+      codec = *type.codec;
+    }
+    has_native_rows = has_native_rows && codec == field.packed;
+    KVARTO_CHECK_OK(set_codec(field, codec, fmt::format("stream {}, field {}", stream.name,
+                                                        field.name)));
+  }
+  // `auto` takes the packed form where the release's own format is exactly that form.
+  const bool is_native_packed = request.key.is_auto && stream.has_packed_form && has_native_rows;
+  const bool is_padded = is_packed || is_native_packed;
+  stream.row_pad_bytes = is_padded ? stream.packed_row_pad_bytes : 0;
+  stream.block_align_bytes = is_padded ? stream.packed_block_align_bytes : 1;
+  stream.scales_in_footer = is_padded && stream.packed_scales_in_footer;
+  return {};
+}
+
+}  // namespace
+
+std::vector<LayerGroup> group_layers(const std::vector<LayerSpec>& layers) {
+  std::vector<LayerGroup> groups;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const LayerSpec& layer = layers[i];
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const LayerGroup& g) { return is_same_kind(g, layer); });
+    if (group == groups.end()) {
+      groups.push_back({layer.architecture, layer.query, {}, layer.streams});
+      group = std::prev(groups.end());
+    }
+    group->layers.push_back(static_cast<std::uint32_t>(i));
+  }
+  return groups;
+}
+
+std::vector<std::string> architecture_names(const ModelSpec& model) {
+  std::vector<std::string> names;
+  for (const LayerGroup& group : model.groups) {
+    if (group.architecture.empty()) continue;
+    if (std::find(names.begin(), names.end(), group.architecture) == names.end()) {
+      names.push_back(group.architecture);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string_view> cache_type_names() {
+  return {"auto", "f32",  "f16",    "bf16", "fp8",  "fp8_e4m3", "fp8_e5m2", "q8_0",      "q5_1",
+          "q5_0", "q4_1", "q4_0",   "iq4_nl", "int8", "int4",   "nvfp4",    "mxfp4",
+          "fp8_ds_mla"};
+}
+
+Result<ModelSpec> with_types(ModelSpec model, const CacheTypes& types) {
+  KVARTO_TRY(const RequestedType key, parse_type(types.key));
+  KVARTO_TRY(const RequestedType value, parse_type(types.value));
+  RequestedType index{.is_auto = true};
+  if (!types.index.empty()) {
+    KVARTO_TRY(index, parse_type(types.index));
+    if (index.is_packed) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "index type fp8_ds_mla is not one of index keys, expected bf16, fp8 or mxfp4");
+    }
+  }
+  const Request request{key, value, index};
+  for (auto* groups : {&model.groups, &model.draft_groups}) {
+    for (LayerGroup& group : *groups) {
+      for (Stream& stream : group.streams) KVARTO_CHECK_OK(set_types(stream, request));
+    }
+  }
+  return model;
+}
+
+}  // namespace kvarto

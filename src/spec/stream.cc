@@ -1,0 +1,113 @@
+#include "kvarto/stream.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/checked.h"
+
+namespace kvarto {
+
+RowBytes row_bytes(const Stream& stream) {
+  RowBytes row;
+  for (const Field& field : stream.fields) {
+    const CodecBytes head = codec_bytes(field.codec, field.width);
+    row.payload += head.payload * field.heads;
+    row.scales += head.scales * field.heads;
+  }
+  row.padding = stream.row_pad_bytes;
+  return row;
+}
+
+std::uint64_t resident_rows(const Stream& stream, std::uint64_t tokens) {
+  const std::uint64_t born = tokens / stream.tokens_per_row;
+  switch (stream.lifetime.kind) {
+    case Lifetime::Kind::kNever:
+      return born;
+    case Lifetime::Kind::kWindow:
+      return std::min(born, stream.lifetime.tokens);
+    case Lifetime::Kind::kKept:
+      return std::min(born, stream.lifetime.tokens);
+    case Lifetime::Kind::kTtl:
+      // A row covers its group until the last token of the group is `tokens` tokens old.
+      return std::min(born, ceil_div(stream.lifetime.tokens, stream.tokens_per_row));
+    case Lifetime::Kind::kChunk:
+      return tokens == 0 ? 0 : (tokens - 1) % stream.lifetime.tokens + 1;
+    case Lifetime::Kind::kStep:
+      return 0;
+    case Lifetime::Kind::kConstant:
+      return tokens == 0 ? 0 : 1;
+  }
+  return 0;
+}
+
+std::uint64_t peak_rows(const Stream& stream, std::uint64_t tokens) {
+  if (stream.lifetime.kind == Lifetime::Kind::kChunk) {
+    return std::min(tokens, stream.lifetime.tokens);
+  }
+  if (stream.lifetime.kind == Lifetime::Kind::kStep) return tokens / stream.tokens_per_row;
+  return resident_rows(stream, tokens);
+}
+
+std::uint64_t rows_read(const Stream& stream, std::uint64_t tokens) {
+  const std::uint64_t resident = resident_rows(stream, tokens);
+  switch (stream.access.kind) {
+    case Access::Kind::kAll:
+      return resident;
+    case Access::Kind::kWindow:
+    case Access::Kind::kTopK:
+    case Access::Kind::kBlocks:
+      return std::min(resident, stream.access.count);
+    case Access::Kind::kRatio:
+      // Whole blocks of `count` rows: max(ceil(ratio * blocks), min(2, blocks)) of them.
+      {
+        const std::uint64_t block = std::max<std::uint64_t>(stream.access.count, 1);
+        const std::uint64_t blocks = ceil_div(resident, block);
+        const auto wanted = static_cast<std::uint64_t>(
+            stream.access.ratio * static_cast<double>(blocks) + 0.999999999);
+        const std::uint64_t kept =
+            std::min(blocks, std::max(wanted, std::min<std::uint64_t>(2, blocks)));
+        return std::min(resident, kept * block);
+      }
+    case Access::Kind::kNone:
+      return 0;
+  }
+  return 0;
+}
+
+std::string to_string(const Lifetime& lifetime) {
+  switch (lifetime.kind) {
+    case Lifetime::Kind::kNever: return "never";
+    case Lifetime::Kind::kWindow: return fmt::format("window({})", lifetime.tokens);
+    case Lifetime::Kind::kChunk: return fmt::format("chunk({})", lifetime.tokens);
+    case Lifetime::Kind::kTtl: return fmt::format("ttl({})", lifetime.tokens);
+    case Lifetime::Kind::kKept: return fmt::format("kept({})", lifetime.tokens);
+    case Lifetime::Kind::kStep: return "step";
+    case Lifetime::Kind::kConstant: return "constant";
+  }
+  return "";
+}
+
+std::string to_string(const Access& access) {
+  switch (access.kind) {
+    case Access::Kind::kAll: return "all";
+    case Access::Kind::kWindow: return fmt::format("window({})", access.count);
+    case Access::Kind::kTopK: return fmt::format("topk({})", access.count);
+    case Access::Kind::kRatio: return fmt::format("ratio({})", access.ratio);
+    case Access::Kind::kBlocks: return fmt::format("blocks({})", access.count);
+    case Access::Kind::kNone: return "none";
+  }
+  return "";
+}
+
+std::string to_string(const Truncate& truncate) {
+  switch (truncate.kind) {
+    case Truncate::Kind::kAny: return "any";
+    case Truncate::Kind::kResident: return "resident";
+    case Truncate::Kind::kBoundary: return fmt::format("boundary({})", truncate.tokens);
+    case Truncate::Kind::kSnapshot: return "snapshot";
+  }
+  return "";
+}
+
+}  // namespace kvarto
