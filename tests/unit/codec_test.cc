@@ -29,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Expected{"int4", 68}, Expected{"nvfp4", 72}, Expected{"mxfp4", 68},
                     Expected{"fp8_scaled_128", 132}, Expected{"fp8_scaled_64", 130},
                     Expected{"fp8_scaled_32", 132}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Codec, HasNoUnknownName) { EXPECT_FALSE(codec_from_name("q9_9").has_value()); }
 
