@@ -1,0 +1,46 @@
+// How the rows of one stream lie inside a block. Plain data, and the pure function that chooses it.
+
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "kvarto/result.h"
+#include "kvarto/stream.h"
+
+namespace kvarto {
+
+// What the user asks for.
+enum class Layout : std::uint8_t {
+  kGeneric,   // token-major rows: [row][head][element], as most engines keep them
+  kHardware,  // head-major, tiles for this machine's vector units
+};
+[[nodiscard]] std::string_view layout_name(Layout layout);
+
+// The order of one stream's elements in a block of R rows, H heads, D elements a head.
+enum class RowOrder : std::uint8_t {
+  kRowHead,      // [row][head][element]
+  kHeadRow,      // [head][row][element]
+  kHeadTiles,    // [head][row / 16][element][row % 16]: keys transposed in tiles of kTileRows rows,
+                 // so that one vector holds one element of 16 rows
+};
+
+// Rows of one transposed tile: the f32 lanes of a 512-bit vector.
+inline constexpr std::uint32_t kTileRows = 16;
+
+// Layout of one stream in a block. Strides in bytes, scales apart (they follow all payload of the
+// block slice, in the order [head][row] for kHead* and [row][head] for kRowHead).
+struct StreamLayout {
+  RowOrder order = RowOrder::kRowHead;
+  std::uint64_t head_stride_bytes = 0;  // between heads: inside a row (kRowHead) or of a block
+  std::uint64_t row_stride_bytes = 0;   // between rows of one head; kHeadTiles: between tiles
+};
+
+// Chooses the order for a single-field stream of `rows_per_block` rows. `is_key` says that the
+// stream is multiplied with queries (its rows are summed over elements), else it is accumulated.
+// Transposed tiles need rows_per_block to be a multiple of kTileRows and a stream that is read in
+// runs (access all or window); every other case under kHardware is kHeadRow. Never changes bytes.
+[[nodiscard]] StreamLayout choose_layout(const Stream& stream, bool is_key, Layout layout,
+                                         std::uint64_t rows_per_block);
+
+}  // namespace kvarto
