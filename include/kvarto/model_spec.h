@@ -19,6 +19,9 @@ struct QueryShape {
   std::uint32_t v_dim = 0;        // width of one head's output before any projection
   std::uint32_t index_heads = 0;  // lightning indexer; 0 = none
   std::uint32_t index_dim = 0;
+  // One head's K and V before a latent absorbed them (MLA: nope + rope, and v); 0 = as executed.
+  std::uint32_t full_qk_dim = 0;
+  std::uint32_t full_v_dim = 0;
   friend bool operator==(const QueryShape&, const QueryShape&) = default;
 };
 

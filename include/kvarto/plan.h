@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,13 +38,20 @@ enum class Cause : std::uint8_t {
 };
 [[nodiscard]] std::string_view cause_name(Cause cause);
 
-// One line of the ledger: bytes of one cause in one stream, over `layers` layers and all sequences.
+// One line of the ledger: bytes of one cause in one stream of one architecture, over `layers` layers
+// and all sequences. Bytes that no stream owns (the rounding of a pool) have the stream "pool" and
+// no architecture.
 struct LedgerEntry {
   Cause cause{};
   std::string stream;
+  std::string architecture;         // of the layer group, "" = none in particular
   std::uint32_t layers = 0;
   std::uint64_t bytes = 0;
+  friend bool operator==(const LedgerEntry&, const LedgerEntry&) = default;
 };
+
+// The context that is planned when none is asked for: the smaller of this and the model's own.
+inline constexpr std::uint64_t kDefaultContextTokens = 32'768;
 
 // What is planned. The engines' own options have the meaning of the engine's flag of that name.
 struct PlanRequest {
@@ -64,6 +72,11 @@ struct PlanRequest {
 };
 
 // What one engine allocates for all sequences, on one rank.
+//
+// With `kv_memory_bytes` stated, engines that do not size their pool by the memory themselves
+// (`ideal`, `kvarto`) still plan the sequences asked for, and tell in `max_concurrency` how many
+// such sequences the memory holds, in `tokens` that number times the context, and in `blocks`
+// (`kvarto`) the blocks of so many sequences. Without it `blocks` are those of the plan.
 struct EnginePlan {
   std::string engine;
   std::string profile;              // version profile used, e.g. "2026-08"
@@ -76,21 +89,35 @@ struct EnginePlan {
   std::vector<std::string> notes;              // sentences for the user
 };
 
-// Cost of one sequence on the ideal engine: fixed + slope x tokens, exact at `context`.
+// An engine that cannot do what was asked, when all engines were asked.
+struct EngineRefusal {
+  std::string engine;
+  Error error;
+};
+
+// Cost of one sequence on the ideal engine, one rank: fixed + slope x tokens. The affine form is
+// exact where all windows are full and the context is a multiple of every tokens_per_row; `bytes`
+// is exact at every context.
 struct SequenceCost {
   std::uint64_t fixed_bytes = 0;         // windows at saturation, states
-  double slope_bytes_per_token = 0;
+  double slope_bytes_per_token = 0;      // streams that never die, and masks of one step
   std::uint64_t context = 0;             // tokens
   std::uint64_t bytes = 0;               // at `context`, windows not yet full counted as they are
 };
 
-// Work of one decode step and of a prefill, all layers, all sequences, one rank. Attention only:
-// scores, accumulation and indexers; projections and experts are not the cache's business.
+// Work of attention, all layers, one rank: scores, accumulation, indexers and block summaries. A
+// multiply-add is 2 FLOP. Projections, experts and the update of recurrent states are not counted.
+//
+// A query head spends 2 x (qk_dim + v_dim) FLOP on a visible row, the indexer 2 x heads x dim on an
+// index row, a query head 2 FLOP on an element of a block summary. MLA counts as executed on the
+// latent (absorbed). In a prefill every query sees the rows that a decode step at its position
+// sees, except that predictors' ratios do not apply: their prefill is dense.
 struct StepCost {
-  std::uint64_t read_bytes = 0;     // bytes of cache that one decode step must read
-  double decode_flop = 0;
+  std::uint64_t read_bytes = 0;     // cache that one decode step of all sequences must read
+  double decode_flop = 0;           // one decode step of all sequences
   double prefill_flop = 0;          // causal prefill of `context` tokens, one sequence
-  std::uint64_t prefill_read_bytes = 0;  // every cached byte once per query tile at best
+  // Every row that the prefill of one sequence bears, once: the least that any tiling reads.
+  std::uint64_t prefill_read_bytes = 0;
 };
 
 struct Plan {
@@ -98,20 +125,29 @@ struct Plan {
   bool is_default_context = false;
   SequenceCost sequence;
   StepCost step;
-  std::vector<EnginePlan> engines;
+  std::vector<EnginePlan> engines;      // in the order asked for
+  std::vector<EngineRefusal> refusals;  // under "all" alone
   std::vector<std::string> notes;
 };
 
 // Engine names that plan() knows: "ideal", "kvarto", ...
 [[nodiscard]] std::vector<std::string> engine_names();
 
-// Plans `model` on each of `engines`, "NAME" or "NAME@PROFILE". Errors: kInvalidArgument for an
-// unknown engine or profile, a type the model or engine cannot hold, or sizes that overflow.
+// Version profiles of an engine, newest (the default) first; empty for an unknown engine.
+[[nodiscard]] std::vector<std::string> engine_profiles(std::string_view engine);
+
+// Plans `model` on each of `engines`, "NAME", "NAME@PROFILE", or "all". An engine that cannot do
+// what is asked is an error, under "all" a refusal beside the others' plans. Errors:
+// kInvalidArgument for an unknown engine or profile, a type the model or engine cannot hold, or
+// sizes that overflow (the message names the field); kUnsupported for an option that the engine
+// does not have.
 [[nodiscard]] Result<Plan> plan(const ModelSpec& model, const PlanRequest& request,
                                 const std::vector<std::string>& engines);
 
 // Largest context (tokens a sequence) that `engine` fits into `memory_bytes`, at most
-// `max_tokens`; 0 if not even one token fits. Largest number of sequences at request.context.
+// `max_tokens`; 0 if not even one token fits. Largest number of sequences at request.context, at
+// most kMaxSequences. More memory never gives less. Errors: as plan().
+inline constexpr std::uint64_t kMaxSequences = std::uint64_t{1} << 32;
 [[nodiscard]] Result<std::uint64_t> largest_context(const ModelSpec& model, PlanRequest request,
                                                     std::string_view engine,
                                                     std::uint64_t memory_bytes,
@@ -121,8 +157,11 @@ struct Plan {
                                                           std::string_view engine,
                                                           std::uint64_t memory_bytes);
 
-// The first device of `devices` (ascending memory) that holds `bytes`; nullopt if none does.
+// The device of the catalogue, or of `devices`, with the least memory that holds `bytes`; nullopt
+// if none does.
 [[nodiscard]] std::optional<HardwareSpec> smallest_device(std::uint64_t bytes);
+[[nodiscard]] std::optional<HardwareSpec> smallest_device(std::uint64_t bytes,
+                                                          std::span<const HardwareSpec> devices);
 
 // Lower bounds on time from the plan: the larger of memory and arithmetic binds.
 struct TimeFloor {
@@ -136,13 +175,13 @@ struct TimeFloor {
 
 // One row of the --what-if table: the model's own heads and layers under another architecture.
 struct WhatIf {
-  std::string architecture;              // as asked, canonical ("gqa:8")
-  std::uint64_t k_bytes = 0;             // streams named k or latent-like keys, at the context
-  std::uint64_t v_bytes = 0;
+  std::string architecture;              // canonical ("gqa:8", "mla:512+64")
+  std::uint64_t k_bytes = 0;             // streams named k, all sequences at the context, one rank
+  std::uint64_t v_bytes = 0;             // streams named v
   std::uint64_t other_bytes = 0;         // latents, index keys, compressed rows, states, masks
-  std::uint64_t total_bytes = 0;
-  double saving_against_mha = 0;         // 1 - total / MHA total
-  std::uint64_t read_bytes_per_step = 0;
+  std::uint64_t total_bytes = 0;         // of engine `ideal`
+  double saving_against_mha = 0;         // 1 - total / MHA total; negative if it takes more
+  std::uint64_t read_bytes_per_step = 0; // as StepCost::read_bytes
   std::vector<std::string> notes;        // e.g. an alias of a popular article explained
 };
 
@@ -158,7 +197,8 @@ struct WhatIfDefaults {
 // Builds `model` under another architecture: "mha", "mqa", "gqa[:G]", "mla[:L+R]", "dsa[:K]",
 // "csa", "hca", "multilevel[:g[:w]]", "dynamic[:ratio]", "quest[:budget]", "moba", "nsa",
 // "swa[:w]" and the aliases of popular articles. Keeps the model's query heads, head dim and
-// layers. Errors: kInvalidArgument naming word and expectation.
+// layers; layers that only keep a state, or nothing, stay as they are. An alias adds a note to
+// the model's. Errors: kInvalidArgument naming word and expectation.
 [[nodiscard]] Result<ModelSpec> with_architecture(const ModelSpec& model, std::string_view word,
                                                   const WhatIfDefaults& defaults);
 [[nodiscard]] Result<std::vector<WhatIf>> what_if(const ModelSpec& model,
@@ -166,18 +206,27 @@ struct WhatIfDefaults {
                                                   const std::vector<std::string>& words,
                                                   const WhatIfDefaults& defaults);
 
+// A model of `layers` equal layers from an architecture and numbers alone (`--arch` without MODEL).
+// What `defaults` leaves 0 is llama-3.1-8b's for architectures with K and V, DeepSeek-V3's for mla,
+// V3.2's for dsa, V4-Flash's for csa and hca. Errors: kInvalidArgument naming word or number.
+[[nodiscard]] Result<ModelSpec> geometry_model(std::string_view word,
+                                               const WhatIfDefaults& defaults,
+                                               std::uint32_t layers);
+
 // Contiguous against paged reservation for sequences of the given lengths.
 struct Reservation {
   std::uint64_t tokens = 0;       // real tokens
   std::uint64_t reserved_tokens = 0;
-  std::uint64_t bytes = 0;        // reserved
-  std::uint64_t wasted_bytes = 0;
+  std::uint64_t bytes = 0;        // reserved, on engine `ideal`
+  std::uint64_t wasted_bytes = 0; // reserved less what the real tokens take
   double utilisation = 0;         // tokens / reserved_tokens
 };
 struct ReservationComparison {
   Reservation contiguous;         // every sequence reserves the longest length
   Reservation paged;              // every sequence reserves whole blocks
+  std::uint64_t block_size = 0;   // tokens, as planned
 };
+// Errors: kInvalidArgument if there are no lengths, for a length of 0, and as plan().
 [[nodiscard]] Result<ReservationComparison> compare_reservation(
     const ModelSpec& model, const PlanRequest& request, const std::vector<std::uint64_t>& lengths);
 

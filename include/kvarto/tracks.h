@@ -22,6 +22,14 @@ inline constexpr std::uint64_t kSliceAlignBytes = 64;
 // pool (2 x 4 bytes) and one entry in a sequence's block table (4 bytes).
 inline constexpr std::uint64_t kMetadataBytesPerBlock = 12;
 
+// What the cache takes where the user says nothing: tokens a block (vLLM's, and a multiple of every
+// tile), and tokens appended at once, which windows must hold beside themselves (llama.cpp's).
+inline constexpr std::uint64_t kDefaultBlockSize = 16;
+inline constexpr std::uint64_t kDefaultMicroBatch = 512;
+
+// The storage of one track's blocks is a whole number of pages of the operating system.
+inline constexpr std::uint64_t kPoolAlignBytes = 4096;
+
 // One stream of a track, in every layer of one layer group.
 struct TrackStream {
   std::uint32_t group = 0;   // index into ModelSpec::groups
@@ -68,6 +76,10 @@ struct Track {
 // `chunk_tokens` tokens are appended at once. Monotone in `tokens`.
 [[nodiscard]] std::uint64_t peak_blocks(const Track& track, std::uint64_t tokens,
                                         std::uint64_t chunk_tokens);
+
+// Bytes of storage of `num_blocks` blocks: their bytes rounded up to kPoolAlignBytes. Bookkeeping
+// (kMetadataBytesPerBlock) comes on top. Errors: kInvalidArgument for an overflow.
+[[nodiscard]] Result<std::uint64_t> pool_bytes(const Track& track, std::uint64_t num_blocks);
 
 // Heads of a head-sharded field on one rank: ceil(heads / ranks), at least 1.
 [[nodiscard]] std::uint32_t heads_on_rank(std::uint32_t heads, std::uint32_t tensor_parallel);

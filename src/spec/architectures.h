@@ -32,6 +32,10 @@ struct LatentShape {
   std::uint32_t q_heads = 0;
   std::uint32_t latent_dim = 0;
   std::uint32_t rope_dim = 0;
+  // Dims of one head before absorption, for those who expand it: QueryShape::full_qk_dim is
+  // nope + rope. 0 = unknown.
+  std::uint32_t nope_dim = 0;
+  std::uint32_t v_dim = 0;
 };
 [[nodiscard]] LayerSpec mla_layer(const LatentShape& shape);
 

@@ -43,6 +43,16 @@ std::uint32_t heads_on_rank(std::uint32_t heads, std::uint32_t tensor_parallel) 
       std::max<std::uint64_t>(1, ceil_div(heads, tensor_parallel)));
 }
 
+Result<std::uint64_t> pool_bytes(const Track& track, std::uint64_t num_blocks) {
+  const auto bytes = checked_mul(track.block_bytes, num_blocks);
+  if (!bytes || *bytes > (std::uint64_t{1} << 62)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} blocks of {} bytes, expected at most 2^62 bytes in all", num_blocks,
+                            track.block_bytes));
+  }
+  return round_up(*bytes, kPoolAlignBytes);
+}
+
 Result<std::vector<Track>> make_tracks(const ModelSpec& model, std::uint64_t block_size,
                                        std::uint32_t tensor_parallel) {
   if (block_size == 0 || block_size > (1u << 24)) {
