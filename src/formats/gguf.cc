@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
-#include <numeric>
 
 #include <fmt/format.h>
 
 #include "base/byte_reader.h"
 #include "base/checked.h"
 #include "base/printable.h"
+#include "base/repeated_name.h"
 #include "formats/gguf_tensor_type.h"
 
 namespace kvarto {
@@ -41,33 +40,49 @@ class Parser {
 
   Result<GgufHeader> run() {
     KVARTO_CHECK_OK(read_start());
+    header_.keys.reserve(static_cast<std::size_t>(num_keys_));
     for (std::uint64_t i = 0; i < num_keys_; ++i) KVARTO_CHECK_OK(read_key(i));
-    KVARTO_CHECK_OK(check_unique_keys());
+    KVARTO_CHECK_OK(check_unique(header_.keys, Section::kKeys));
     KVARTO_CHECK_OK(read_alignment());
+    section_ = Section::kStart;
     KVARTO_CHECK_OK(check_count("tensor_count", num_tensors_, kMinTensorBytes));
     header_.tensors.reserve(static_cast<std::size_t>(num_tensors_));
     for (std::uint64_t i = 0; i < num_tensors_; ++i) KVARTO_CHECK_OK(read_tensor(i));
-    KVARTO_CHECK_OK(check_unique_tensors());
+    KVARTO_CHECK_OK(check_unique(header_.tensors, Section::kTensors));
     KVARTO_CHECK_OK(place_tensors());
     return std::move(header_);
   }
 
  private:
-  [[nodiscard]] tl::unexpected<Error> bad(std::string_view field, std::string_view found,
+  enum class Section : std::uint8_t { kStart, kKeys, kTensors };
+
+  // Names `part` of the record being read. Built only for messages: a header has many records.
+  [[nodiscard]] std::string field(std::string_view part) const {
+    if (section_ == Section::kStart) return std::string(part);
+    const bool is_key = section_ == Section::kKeys;
+    const std::string record =
+        record_.empty() ? fmt::format("{} {}", is_key ? "key" : "tensor", index_)
+        : is_key        ? printable(record_)
+                        : fmt::format("tensor \"{}\"", printable(record_));
+    return part.empty() ? record : fmt::format("{} ({})", record, part);
+  }
+
+  [[nodiscard]] tl::unexpected<Error> bad(std::string_view part, std::string_view found,
                                           std::string_view expected,
                                           ErrorCode code = ErrorCode::kCorruptData) const {
-    return fail(code, fmt::format("{}: {}: found {}, expected {}", name_, field, found, expected));
+    return fail(code,
+                fmt::format("{}: {}: found {}, expected {}", name_, field(part), found, expected));
   }
 
   // An error for a field that the file's end cuts off.
-  [[nodiscard]] tl::unexpected<Error> ends(std::string_view field, std::uint64_t needed) const {
-    return bad(field, fmt::format("the end of the file after {} bytes", reader_.remaining()),
+  [[nodiscard]] tl::unexpected<Error> ends(std::string_view part, std::uint64_t needed) const {
+    return bad(part, fmt::format("{} bytes before the file's end", reader_.remaining()),
                fmt::format("{} bytes at offset {}", needed, reader_.position()));
   }
 
-  Status check_count(std::string_view field, std::uint64_t count, std::uint64_t min_bytes) const {
+  Status check_count(std::string_view part, std::uint64_t count, std::uint64_t min_bytes) const {
     if (count <= reader_.remaining() / min_bytes) return {};
-    return bad(field, fmt::format("{}", count),
+    return bad(part, fmt::format("{}", count),
                fmt::format("at most {}, as the {} bytes left can hold",
                            reader_.remaining() / min_bytes, reader_.remaining()));
   }
@@ -98,182 +113,152 @@ class Parser {
     num_tensors_ = *num_tensors;
     num_keys_ = *num_keys;
     KVARTO_CHECK_OK(check_count("metadata_kv_count", num_keys_, kMinKeyBytes));
-    KVARTO_CHECK_OK(check_count("tensor_count", num_tensors_, kMinTensorBytes));
-    header_.keys.reserve(static_cast<std::size_t>(num_keys_));
-    return {};
+    return check_count("tensor_count", num_tensors_, kMinTensorBytes);
   }
 
-  Result<std::string_view> read_string(std::string_view field, std::uint64_t max_bytes) {
+  // Reads the name of the next record, which begins it.
+  Status read_name(Section section, std::uint64_t index, std::uint64_t max_bytes) {
+    section_ = section;
+    index_ = index;
+    record_ = {};
     const auto length = reader_.read<std::uint64_t>();
-    if (!length) return ends(fmt::format("{} (length)", field), 8);
-    if (*length > max_bytes) {
-      return bad(fmt::format("{} (length)", field), fmt::format("{}", *length),
-                 fmt::format("at most {}", max_bytes));
+    if (!length) return ends("length of the name", 8);
+    if (*length == 0 || *length > max_bytes) {
+      return bad("length of the name", fmt::format("{}", *length),
+                 fmt::format("1 to {}", max_bytes));
     }
-    const auto text = reader_.read_bytes(*length);
-    if (!text) return ends(field, *length);
-    return *text;
+    const auto name = reader_.read_bytes(*length);
+    if (!name) return ends("name", *length);
+    record_ = *name;
+    return {};
   }
 
   Status read_key(std::uint64_t index) {
-    KVARTO_TRY(const std::string_view key,
-               read_string(fmt::format("key {}", index), kMaxKeyBytes));
-    if (key.empty()) return bad(fmt::format("key {}", index), "an empty name", "a name");
-    const std::string field = printable(key);
-    const auto type = reader_.read<std::uint32_t>();
-    if (!type) return ends(fmt::format("{} (type)", field), 4);
-    GgufKey record{.name = key, .value = {}};
-    KVARTO_CHECK_OK(*type == static_cast<std::uint32_t>(GgufType::kArray)
-                        ? read_array(field, record.value)
-                        : read_elements(field, *type, record.value));
-    header_.keys.push_back(record);
+    KVARTO_CHECK_OK(read_name(Section::kKeys, index, kMaxKeyBytes));
+    GgufKey key{.name = record_, .value = {}};
+    auto type = reader_.read<std::uint32_t>();
+    if (!type) return ends("type", 4);
+    if (*type == static_cast<std::uint32_t>(GgufType::kArray)) {
+      key.value.is_array = true;
+      type = reader_.read<std::uint32_t>();
+      if (!type) return ends("element type", 4);
+      // The specification allows arrays of arrays; no known model has one and no loader reads them.
+      if (*type == static_cast<std::uint32_t>(GgufType::kArray)) {
+        return bad("", "an array of arrays", "an array of numbers, bools or strings",
+                   ErrorCode::kUnsupported);
+      }
+      const auto count = reader_.read<std::uint64_t>();
+      if (!count) return ends("count", 8);
+      key.value.count = *count;
+    }
+    KVARTO_CHECK_OK(read_elements(*type, key.value));
+    header_.keys.push_back(key);
     return {};
   }
 
-  Status read_array(const std::string& field, GgufValue& value) {
-    value.is_array = true;
-    const auto type = reader_.read<std::uint32_t>();
-    if (!type) return ends(fmt::format("{} (element type)", field), 4);
-    const auto count = reader_.read<std::uint64_t>();
-    if (!count) return ends(fmt::format("{} (count)", field), 8);
-    // The specification allows arrays of arrays; no known model has one and no loader reads them.
-    if (*type == static_cast<std::uint32_t>(GgufType::kArray)) {
-      return bad(field, "an array of arrays", "an array of numbers, bools or strings",
-                 ErrorCode::kUnsupported);
-    }
-    value.count = *count;
-    return read_elements(field, *type, value);
-  }
-
   // Reads `value.count` elements of `type`.
-  Status read_elements(const std::string& field, std::uint32_t type, GgufValue& value) {
+  Status read_elements(std::uint32_t type, GgufValue& value) {
     const auto element_bytes = value_bytes(type);
-    if (!element_bytes) {
-      return bad(fmt::format("{} (type)", field), fmt::format("{}", type), "0 to 12");
-    }
+    if (!element_bytes) return bad("type", fmt::format("{}", type), "0 to 12");
     value.type = static_cast<GgufType>(type);
     const std::size_t start = reader_.position();
     if (value.type == GgufType::kString) {
-      KVARTO_CHECK_OK(skip_strings(field, value.count));
+      KVARTO_CHECK_OK(skip_strings(value.count));
     } else {
       const auto total = checked_mul(value.count, *element_bytes);
       if (!total || !reader_.read_bytes(*total)) {
-        return bad(field, fmt::format("{} elements of {} bytes", value.count, *element_bytes),
+        return bad("", fmt::format("{} elements of {} bytes", value.count, *element_bytes),
                    fmt::format("at most the {} bytes left", reader_.remaining()));
       }
     }
     value.bytes = file_.subspan(start, reader_.position() - start);
-    return value.type == GgufType::kBool ? check_bools(field, value) : Status();
+    return value.type == GgufType::kBool ? check_bools(value) : Status();
   }
 
-  Status skip_strings(const std::string& field, std::uint64_t count) {
-    if (count > reader_.remaining() / 8) {
-      return bad(field, fmt::format("{} strings", count),
-                 fmt::format("at most {}, as the {} bytes left can hold", reader_.remaining() / 8,
-                             reader_.remaining()));
-    }
+  Status skip_strings(std::uint64_t count) {
+    KVARTO_CHECK_OK(check_count("number of strings", count, sizeof(std::uint64_t)));
     for (std::uint64_t i = 0; i < count; ++i) {
       const auto length = reader_.read<std::uint64_t>();
-      if (!length) return ends(fmt::format("{}[{}] (length)", field, i), 8);
-      if (!reader_.read_bytes(*length)) return ends(fmt::format("{}[{}]", field, i), *length);
+      if (!length) return ends(fmt::format("length of string {}", i), 8);
+      if (!reader_.read_bytes(*length)) return ends(fmt::format("string {}", i), *length);
     }
     return {};
   }
 
-  Status check_bools(const std::string& field, const GgufValue& value) const {
+  Status check_bools(const GgufValue& value) const {
     for (const std::byte byte : value.bytes) {
       if (byte > std::byte{1}) {
-        return bad(field, fmt::format("{}", std::to_integer<int>(byte)), "0 or 1 for a bool");
+        return bad("", fmt::format("{}", std::to_integer<int>(byte)), "0 or 1 for a bool");
       }
     }
     return {};
   }
 
-  // The first name that occurs twice, or nullopt.
   template <typename Record>
-  static std::optional<std::string_view> repeated_name(const std::vector<Record>& records) {
+  Status check_unique(const std::vector<Record>& records, Section section) {
     std::vector<std::string_view> names;
     names.reserve(records.size());
     for (const Record& record : records) names.push_back(record.name);
-    std::sort(names.begin(), names.end());
-    const auto twin = std::adjacent_find(names.begin(), names.end());
-    return twin == names.end() ? std::nullopt : std::optional(*twin);
-  }
-
-  Status check_unique_keys() const {
-    const auto twin = repeated_name(header_.keys);
-    if (twin) return bad(printable(*twin), "the key twice", "once");
-    return {};
-  }
-
-  Status check_unique_tensors() const {
-    const auto twin = repeated_name(header_.tensors);
-    if (twin) return bad(fmt::format("tensor \"{}\"", printable(*twin)), "it twice", "once");
-    return {};
+    const auto twin = repeated_name(names);
+    if (!twin) return {};
+    section_ = section;
+    record_ = names[*twin];
+    return bad("", "it twice", "once");
   }
 
   Status read_alignment() {
-    constexpr std::string_view kKey = "general.alignment";
-    const GgufValue* value = header_.find(kKey);
+    record_ = "general.alignment";
+    const GgufValue* value = header_.find(record_);
     if (value == nullptr) return {};
     const auto alignment = gguf_unsigned(*value);
     if (value->type != GgufType::kUint32 || !alignment) {
-      return bad(kKey, "another type", "an unsigned 32-bit integer");
+      return bad("", "another type", "an unsigned 32-bit integer");
     }
     if (*alignment < 8 || !std::has_single_bit(*alignment)) {
-      return bad(kKey, fmt::format("{}", *alignment), "a power of two of at least 8");
+      return bad("", fmt::format("{}", *alignment), "a power of two of at least 8");
     }
     alignment_ = *alignment;
     return {};
   }
 
   Status read_tensor(std::uint64_t index) {
-    KVARTO_TRY(const std::string_view name,
-               read_string(fmt::format("tensor {} (name)", index), kMaxTensorNameBytes));
-    if (name.empty()) return bad(fmt::format("tensor {}", index), "an empty name", "a name");
-    const std::string field = fmt::format("tensor \"{}\"", printable(name));
-    GgufTensor tensor{.name = name};
-    KVARTO_CHECK_OK(read_dims(field, tensor));
+    KVARTO_CHECK_OK(read_name(Section::kTensors, index, kMaxTensorNameBytes));
+    GgufTensor tensor{.name = record_};
+    const auto num_dims = reader_.read<std::uint32_t>();
+    if (!num_dims) return ends("number of dimensions", 4);
+    if (*num_dims > kMaxDims) {
+      return bad("number of dimensions", fmt::format("{}", *num_dims),
+                 fmt::format("at most {}", kMaxDims));
+    }
+    tensor.num_dims = *num_dims;
+    for (std::uint32_t d = 0; d < *num_dims; ++d) {
+      const auto dim = reader_.read<std::uint64_t>();
+      if (!dim) return ends("dimension", 8);
+      if (*dim == 0) return bad(fmt::format("dimension {}", d), "0", "at least 1");
+      tensor.dims[d] = *dim;
+    }
     const auto type = reader_.read<std::uint32_t>();
-    if (!type) return ends(fmt::format("{} (type)", field), 4);
-    KVARTO_CHECK_OK(set_type(field, *type, tensor));
+    if (!type) return ends("type", 4);
+    KVARTO_CHECK_OK(set_type(*type, tensor));
     const auto offset = reader_.read<std::uint64_t>();
-    if (!offset) return ends(fmt::format("{} (offset)", field), 8);
+    if (!offset) return ends("offset", 8);
     tensor.offset = *offset;
     header_.tensors.push_back(tensor);
     return {};
   }
 
-  Status read_dims(const std::string& field, GgufTensor& tensor) {
-    const auto num_dims = reader_.read<std::uint32_t>();
-    if (!num_dims) return ends(fmt::format("{} (dimensions)", field), 4);
-    if (*num_dims > kMaxDims) {
-      return bad(field, fmt::format("{} dimensions", *num_dims), fmt::format("at most {}", kMaxDims));
-    }
-    tensor.num_dims = *num_dims;
-    for (std::uint32_t d = 0; d < *num_dims; ++d) {
-      const auto dim = reader_.read<std::uint64_t>();
-      if (!dim) return ends(fmt::format("{} (dimension {})", field, d), 8);
-      if (*dim == 0) return bad(fmt::format("{} (dimension {})", field, d), "0", "at least 1");
-      tensor.dims[d] = *dim;
-    }
-    return {};
-  }
-
-  Status set_type(const std::string& field, std::uint32_t id, GgufTensor& tensor) const {
+  Status set_type(std::uint32_t id, GgufTensor& tensor) const {
     const auto type = gguf_tensor_type(id);
     if (!type) {
       const auto removed = gguf_removed_type(id);
-      return bad(fmt::format("{} (type)", field),
-                 removed ? fmt::format("{} ({}, removed from the format)", id, *removed)
-                         : fmt::format("{}", id),
-                 "a tensor type of ggml",
-                 removed ? ErrorCode::kUnsupported : ErrorCode::kCorruptData);
+      if (!removed) return bad("type", fmt::format("{}", id), "the number of a ggml type");
+      return bad("type", fmt::format("{} ({}, removed from the format)", id, *removed),
+                 "the number of a current ggml type", ErrorCode::kUnsupported);
     }
     tensor.type = *type;
     const TensorTypeLayout& layout = tensor_type_layout(*type);
     if (tensor.dims[0] % layout.block_elements != 0) {
-      return bad(field, fmt::format("rows of {} elements", tensor.dims[0]),
+      return bad("dimension 0", fmt::format("{}", tensor.dims[0]),
                  fmt::format("a multiple of {} for type {}", layout.block_elements, layout.name));
     }
     std::uint64_t elements = 1;
@@ -281,13 +266,13 @@ class Parser {
       const auto product = checked_mul(elements, dim);
       // The reference implementation counts elements in int64.
       if (!product || *product > std::uint64_t{INT64_MAX}) {
-        return bad(field, fmt::format("{} elements", fmt::join(tensor.dims, " x ")),
-                   "fewer than 2^63");
+        return bad("dimensions", fmt::format("{}", fmt::join(tensor.dims, " x ")),
+                   "fewer than 2^63 elements");
       }
       elements = *product;
     }
     const auto bytes = checked_mul(elements / layout.block_elements, layout.block_bytes);
-    if (!bytes) return bad(field, fmt::format("{} elements", elements), "fewer than 2^64 bytes");
+    if (!bytes) return bad("dimensions", fmt::format("{}", elements), "fewer than 2^64 bytes");
     tensor.bytes = *bytes;
     return {};
   }
@@ -296,49 +281,48 @@ class Parser {
   // tensor lies in the file and apart from the others. Holes between them are allowed.
   Status place_tensors() {
     if (header_.tensors.empty()) return {};
+    section_ = Section::kStart;
     const std::uint64_t data_start = round_up(reader_.position(), alignment_);
     if (data_start > file_.size()) {
-      return bad("tensor data", fmt::format("the end of the file at {}", file_.size()),
-                 fmt::format("the data section to start at {} (alignment {})", data_start,
-                             alignment_));
+      return bad("tensor data", fmt::format("the file's end at {}", file_.size()),
+                 fmt::format("a start at {} (alignment {})", data_start, alignment_));
     }
+    section_ = Section::kTensors;
     const std::uint64_t available = file_.size() - data_start;
     for (GgufTensor& tensor : header_.tensors) {
+      record_ = tensor.name;
       if (tensor.offset % alignment_ != 0) {
-        return bad_tensor(tensor, fmt::format("offset {}", tensor.offset),
-                          fmt::format("a multiple of the alignment {}", alignment_));
+        return bad("offset", fmt::format("{}", tensor.offset),
+                   fmt::format("a multiple of the alignment {}", alignment_));
       }
       if (tensor.offset > available || tensor.bytes > available - tensor.offset) {
-        return bad_tensor(tensor,
-                          fmt::format("{} bytes at offset {}", tensor.bytes, tensor.offset),
-                          fmt::format("them inside the {} bytes of tensor data", available));
+        return bad("offset", fmt::format("{} for {} bytes", tensor.offset, tensor.bytes),
+                   fmt::format("it to end within the {} bytes of tensor data", available));
       }
       tensor.offset += data_start;
     }
     return check_apart();
   }
 
-  Status check_apart() const {
+  Status check_apart() {
+    const auto starts_before = [](const GgufTensor* a, const GgufTensor* b) {
+      return a->offset < b->offset;
+    };
     std::vector<const GgufTensor*> order;
     order.reserve(header_.tensors.size());
     for (const GgufTensor& tensor : header_.tensors) order.push_back(&tensor);
-    std::sort(order.begin(), order.end(), [](const GgufTensor* a, const GgufTensor* b) {
-      return a->offset < b->offset;
-    });
+    if (!std::is_sorted(order.begin(), order.end(), starts_before)) {
+      std::sort(order.begin(), order.end(), starts_before);
+    }
     for (std::size_t i = 1; i < order.size(); ++i) {
       const GgufTensor& before = *order[i - 1];
-      if (before.offset + before.bytes > order[i]->offset) {
-        return bad_tensor(*order[i], fmt::format("offset {}", order[i]->offset),
-                          fmt::format("it behind tensor \"{}\", which ends at {}",
-                                      printable(before.name), before.offset + before.bytes));
-      }
+      if (before.offset + before.bytes <= order[i]->offset) continue;
+      record_ = order[i]->name;
+      return bad("offset", fmt::format("byte {} of the file", order[i]->offset),
+                 fmt::format("it behind tensor \"{}\", which ends at byte {}",
+                             printable(before.name), before.offset + before.bytes));
     }
     return {};
-  }
-
-  [[nodiscard]] tl::unexpected<Error> bad_tensor(const GgufTensor& tensor, std::string_view found,
-                                                 std::string_view expected) const {
-    return bad(fmt::format("tensor \"{}\"", printable(tensor.name)), found, expected);
   }
 
   std::span<const std::byte> file_;
@@ -348,14 +332,11 @@ class Parser {
   std::uint64_t num_keys_ = 0;
   std::uint64_t num_tensors_ = 0;
   std::uint64_t alignment_ = kDefaultAlignment;
+  // The record being read, for messages.
+  Section section_ = Section::kStart;
+  std::uint64_t index_ = 0;
+  std::string_view record_;  // its name, empty until read
 };
-
-template <typename Number>
-std::optional<std::uint64_t> unsigned_from(std::span<const std::byte> bytes) {
-  const auto number = ByteReader(bytes).read<Number>();
-  if (!number || *number < Number{0}) return std::nullopt;
-  return static_cast<std::uint64_t>(*number);
-}
 
 }  // namespace
 
@@ -367,43 +348,6 @@ const GgufValue* GgufHeader::find(std::string_view key) const {
 
 Result<GgufHeader> parse_gguf(std::span<const std::byte> file, std::string_view name) {
   return Parser(file, name).run();
-}
-
-std::optional<std::uint64_t> gguf_unsigned(const GgufValue& value) {
-  if (value.is_array) return std::nullopt;
-  switch (value.type) {
-    case GgufType::kUint8:
-    case GgufType::kBool: return unsigned_from<std::uint8_t>(value.bytes);
-    case GgufType::kInt8: return unsigned_from<std::int8_t>(value.bytes);
-    case GgufType::kUint16: return unsigned_from<std::uint16_t>(value.bytes);
-    case GgufType::kInt16: return unsigned_from<std::int16_t>(value.bytes);
-    case GgufType::kUint32: return unsigned_from<std::uint32_t>(value.bytes);
-    case GgufType::kInt32: return unsigned_from<std::int32_t>(value.bytes);
-    case GgufType::kUint64: return unsigned_from<std::uint64_t>(value.bytes);
-    case GgufType::kInt64: return unsigned_from<std::int64_t>(value.bytes);
-    default: return std::nullopt;
-  }
-}
-
-std::optional<std::string_view> gguf_string(const GgufValue& value) {
-  if (value.is_array || value.type != GgufType::kString) return std::nullopt;
-  ByteReader reader(value.bytes);
-  const auto length = reader.read<std::uint64_t>();
-  return length ? reader.read_bytes(*length) : std::nullopt;
-}
-
-std::optional<std::vector<std::string_view>> gguf_strings(const GgufValue& value) {
-  if (!value.is_array || value.type != GgufType::kString) return std::nullopt;
-  std::vector<std::string_view> strings;
-  strings.reserve(static_cast<std::size_t>(value.count));
-  ByteReader reader(value.bytes);
-  for (std::uint64_t i = 0; i < value.count; ++i) {
-    const auto length = reader.read<std::uint64_t>();
-    const auto text = length ? reader.read_bytes(*length) : std::nullopt;
-    if (!text) return std::nullopt;
-    strings.push_back(*text);
-  }
-  return strings;
 }
 
 }  // namespace kvarto
