@@ -18,6 +18,7 @@ TEST(MalformedCollection, GetsItsVerdicts) {
   const auto expected = nlohmann::json::parse(file);
   ASSERT_GT(expected.size(), 0u);
   for (const auto& [name, sample] : expected.items()) {
+    if (!name.starts_with("gguf/")) continue;
     const auto tensors = read_tensor_file((*folder / "malformed" / name).string());
     const std::string verdict = sample["verdict"];
     if (verdict == "accept") {
@@ -26,7 +27,9 @@ TEST(MalformedCollection, GetsItsVerdicts) {
       EXPECT_FALSE(tensors.has_value()) << name << ": " << sample["why"];
     }
     // A policy is ours to choose; its message is not.
-    if (!tensors) EXPECT_NE(tensors.error().message.find("expected"), std::string::npos) << name;
+    if (!tensors) {
+      EXPECT_NE(tensors.error().message.find("expected"), std::string::npos) << name;
+    }
   }
 }
 
