@@ -81,9 +81,9 @@ bool run_variants(const Bytes& seed, const std::string& name) {
   for (std::size_t i = 0; i < seed.size(); i += step) {
     is_good = run_one(Bytes(seed.begin(), seed.begin() + static_cast<std::ptrdiff_t>(i)),
                       name + " cut to " + std::to_string(i)) && is_good;
-    for (const std::uint8_t flip : {0x01, 0x80, 0xff}) {
+    for (const int flip : {0x01, 0x80, 0xff}) {
       Bytes altered = seed;
-      altered[i] ^= flip;
+      altered[i] = static_cast<std::uint8_t>(altered[i] ^ flip);
       is_good = run_one(altered, name + " altered at " + std::to_string(i)) && is_good;
     }
   }
