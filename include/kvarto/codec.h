@@ -32,6 +32,9 @@ enum class Codec : std::uint8_t {
   kFp8Scaled128,  // e4m3, one f32 scale per 128: DeepSeek latent (656-byte row) and index keys
   kFp8Scaled64,   // e4m3, one ue8m0 scale per 64: DeepSeek-V4 rows (584 bytes)
   kFp8Scaled32,   // e4m3, one ue8m0 scale per 32: DeepSeek-V4.1 window rows
+  kInt2,          // 2 bits, f16 scale and f16 minimum per 32: KIVI; its 4-bit form is kQ4_1
+  kInt32,         // positions
+  kBit,           // masks
 };
 
 // Description of one codec. Immutable plain data.

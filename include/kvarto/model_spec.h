@@ -67,7 +67,11 @@ struct ModelSpec {
 [[nodiscard]] std::vector<std::string> architecture_names(const ModelSpec& model);
 
 // The cache types that a user asks for, by name as on the command line: "auto" (the release's own
-// format), "bf16", "q8_0", "fp8_ds_mla", ... `index` "" = the rule of index_type_rule().
+// format), "bf16", "q8_0", "fp8_ds_mla", ...
+//
+// `index` is the type of index keys; "fp8" means e4m3 with one f32 scale per 128 elements there.
+// "" = the release's own, save that fields which follow a wide key (Field::follows_wide_key) take
+// a 16- or 32-bit type of K.
 struct CacheTypes {
   std::string key = "bf16";
   std::string value = "bf16";

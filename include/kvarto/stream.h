@@ -35,6 +35,9 @@ struct Field {
   Codec native = Codec::kBF16;
   // The codec under `fp8_ds_mla`, where the stream has such a form (Stream::has_packed_form).
   Codec packed = Codec::kBF16;
+  // For roles kIndex and kFixed: takes the type of K instead of `native` where that type has 16 or
+  // 32 bits and the user names no index type. Index keys and summaries of unquantised keys.
+  bool follows_wide_key = false;
   // The codec in force; set by with_types().
   Codec codec = Codec::kBF16;
   friend bool operator==(const Field&, const Field&) = default;
@@ -67,6 +70,10 @@ struct Access {
   Kind kind = Kind::kAll;
   std::uint64_t count = 0;
   double ratio = 1.0;
+  // Rows that cover any of the newest `skip_tokens` tokens are not read (another stream is).
+  std::uint64_t skip_tokens = 0;
+  // kWindow: the first row read is moved back to a multiple of this many rows.
+  std::uint64_t align_rows = 1;
   friend bool operator==(const Access&, const Access&) = default;
 };
 
@@ -99,6 +106,8 @@ struct Stream {
   std::string name;            // "k", "v", "latent", "index_key", ...
   std::vector<Field> fields;
   std::uint64_t tokens_per_row = 1;
+  // A row is born only when its tokens are this many tokens old (KIVI: when they leave the tail).
+  std::uint64_t birth_delay_tokens = 0;
   Lifetime lifetime;
   Access access;
   Truncate truncate;
@@ -118,6 +127,8 @@ struct Stream {
   std::uint32_t packed_row_pad_bytes = 0;
   std::uint32_t packed_block_align_bytes = 1;
   bool packed_scales_in_footer = false;
+  // Under every type, scales follow the rows of a block (index keys).
+  bool always_scales_in_footer = false;
 
   // In force after with_types(): bytes of padding at a row's end, alignment of a block, and
   // whether all scales of a block follow its rows instead of lying inside them.

@@ -1,6 +1,6 @@
 // Tracks: streams that share one block table, and the bytes of their blocks.
 //
-// Streams of all layers with equal tokens per row and equal lifetime form a track. A block of a
+// Streams of all layers with equal tokens per row, equal birth and lifetime form a track. A block of a
 // track holds `rows_per_block` consecutive rows of every stream of the track, in every layer that
 // owns it. These functions are the only place where rows become block bytes: the cache allocates
 // with them, the planner predicts with them.
@@ -46,11 +46,16 @@ struct TrackStream {
 
 struct Track {
   std::uint64_t tokens_per_row = 1;
+  std::uint64_t birth_delay_tokens = 0;
   Lifetime lifetime;
   std::uint64_t rows_per_block = 0;
   std::vector<TrackStream> streams;
   std::uint64_t block_bytes = 0;  // all streams, all layers
 
+  // Rows born after `tokens` tokens, dead ones included. Not for constant tracks.
+  [[nodiscard]] std::uint64_t born_rows(std::uint64_t tokens) const {
+    return tokens <= birth_delay_tokens ? 0 : (tokens - birth_delay_tokens) / tokens_per_row;
+  }
   // Tokens that one block spans; 0 for constant tracks.
   [[nodiscard]] std::uint64_t tokens_per_block() const {
     return lifetime.kind == Lifetime::Kind::kConstant ? 0 : rows_per_block * tokens_per_row;

@@ -33,6 +33,17 @@ Result<RequestedType> parse_type(const std::string& name) {
   return RequestedType{.codec = codec};
 }
 
+// Index keys in fp8 always carry scales, one f32 per 128 elements (the 132-byte row).
+Result<RequestedType> parse_index_type(const std::string& name) {
+  if (name == "fp8") return RequestedType{.codec = Codec::kFp8Scaled128};
+  KVARTO_TRY(const RequestedType type, parse_type(name));
+  if (type.is_packed) {
+    return fail(ErrorCode::kInvalidArgument,
+                "index type fp8_ds_mla is not one of index keys, expected bf16, fp8 or mxfp4");
+  }
+  return type;
+}
+
 Status set_codec(Field& field, Codec codec, const std::string& where) {
   const CodecInfo& info = codec_info(codec);
   if (!info.is_partial_group_allowed && field.width % info.group_elements != 0) {
@@ -45,42 +56,54 @@ Status set_codec(Field& field, Codec codec, const std::string& where) {
 }
 
 struct Request {
-  RequestedType key, value, index;
+  RequestedType key, value;
+  std::optional<RequestedType> index;  // unset = the user named none
 };
+
+// The type of K where it is one of 16 or 32 bits, which summaries and index keys may follow.
+std::optional<Codec> wide_codec(const RequestedType& key) {
+  if (!key.codec || codec_info(*key.codec).element_bits < 16) return std::nullopt;
+  return key.codec;
+}
+
+Result<Codec> codec_in_force(const Stream& stream, const Field& field, const Request& request) {
+  switch (field.role) {
+    case CodecRole::kIndex:
+      if (request.index) return request.index->codec.value_or(field.native);
+      [[fallthrough]];
+    case CodecRole::kFixed:
+      return field.follows_wide_key ? wide_codec(request.key).value_or(field.native) : field.native;
+    case CodecRole::kKey:
+    case CodecRole::kValue:
+      break;
+  }
+  const RequestedType& type = field.role == CodecRole::kValue ? request.value : request.key;
+  if (!type.is_packed) return type.codec.value_or(field.native);
+  if (!stream.has_packed_form) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("stream {}: type fp8_ds_mla needs a latent row with such a form, "
+                            "this model's stream has none",
+                            stream.name));
+  }
+  return field.packed;
+}
 
 Status set_types(Stream& stream, const Request& request) {
   const bool is_packed = request.key.is_packed && stream.has_packed_form;
-  bool has_native_rows = true;
+  bool has_packed_codecs = true;
   for (Field& field : stream.fields) {
-    const RequestedType& type = field.role == CodecRole::kValue   ? request.value
-                                : field.role == CodecRole::kIndex ? request.index
-                                                                  : request.key;
-    Codec codec = field.native;
-    if (field.role == CodecRole::kFixed) {
-      codec = field.native;
-    } else if (field.role == CodecRole::kIndex) {
-      codec = type.codec.value_or(field.native);
-    } else if (type.is_packed) {
-      if (!stream.has_packed_form) {
-        return fail(ErrorCode::kInvalidArgument,
-                    fmt::format("stream {}: type fp8_ds_mla needs a latent row with such a form, "
-                                "this model's stream has none",
-                                stream.name));
-      }
-      codec = field.packed;
-    } else if (type.codec) {
-      codec = *type.codec;
-    }
-    has_native_rows = has_native_rows && codec == field.packed;
+    KVARTO_TRY(const Codec codec, codec_in_force(stream, field, request));
+    has_packed_codecs = has_packed_codecs && codec == field.packed;
     KVARTO_CHECK_OK(set_codec(field, codec, fmt::format("stream {}, field {}", stream.name,
                                                         field.name)));
   }
   // `auto` takes the packed form where the release's own format is exactly that form.
-  const bool is_native_packed = request.key.is_auto && stream.has_packed_form && has_native_rows;
+  const bool is_native_packed = request.key.is_auto && stream.has_packed_form && has_packed_codecs;
   const bool is_padded = is_packed || is_native_packed;
   stream.row_pad_bytes = is_padded ? stream.packed_row_pad_bytes : 0;
   stream.block_align_bytes = is_padded ? stream.packed_block_align_bytes : 1;
-  stream.scales_in_footer = is_padded && stream.packed_scales_in_footer;
+  stream.scales_in_footer =
+      stream.always_scales_in_footer || (is_padded && stream.packed_scales_in_footer);
   return {};
 }
 
@@ -121,15 +144,10 @@ std::vector<std::string_view> cache_type_names() {
 Result<ModelSpec> with_types(ModelSpec model, const CacheTypes& types) {
   KVARTO_TRY(const RequestedType key, parse_type(types.key));
   KVARTO_TRY(const RequestedType value, parse_type(types.value));
-  RequestedType index{.is_auto = true};
+  Request request{key, value, std::nullopt};
   if (!types.index.empty()) {
-    KVARTO_TRY(index, parse_type(types.index));
-    if (index.is_packed) {
-      return fail(ErrorCode::kInvalidArgument,
-                  "index type fp8_ds_mla is not one of index keys, expected bf16, fp8 or mxfp4");
-    }
+    KVARTO_TRY(request.index, parse_index_type(types.index));
   }
-  const Request request{key, value, index};
   for (auto* groups : {&model.groups, &model.draft_groups}) {
     for (LayerGroup& group : *groups) {
       for (Stream& stream : group.streams) KVARTO_CHECK_OK(set_types(stream, request));

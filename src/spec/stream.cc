@@ -19,8 +19,16 @@ RowBytes row_bytes(const Stream& stream) {
   return row;
 }
 
+namespace {
+
+std::uint64_t born_rows(const Stream& stream, std::uint64_t tokens) {
+  return (tokens - std::min(tokens, stream.birth_delay_tokens)) / stream.tokens_per_row;
+}
+
+}  // namespace
+
 std::uint64_t resident_rows(const Stream& stream, std::uint64_t tokens) {
-  const std::uint64_t born = tokens / stream.tokens_per_row;
+  const std::uint64_t born = born_rows(stream, tokens);
   switch (stream.lifetime.kind) {
     case Lifetime::Kind::kNever:
       return born;
@@ -45,16 +53,31 @@ std::uint64_t peak_rows(const Stream& stream, std::uint64_t tokens) {
   if (stream.lifetime.kind == Lifetime::Kind::kChunk) {
     return std::min(tokens, stream.lifetime.tokens);
   }
-  if (stream.lifetime.kind == Lifetime::Kind::kStep) return tokens / stream.tokens_per_row;
+  // A stream of one step is complete at once: it covers the last, partial group too.
+  if (stream.lifetime.kind == Lifetime::Kind::kStep) {
+    return ceil_div(tokens, stream.tokens_per_row);
+  }
   return resident_rows(stream, tokens);
 }
 
 std::uint64_t rows_read(const Stream& stream, std::uint64_t tokens) {
   const std::uint64_t resident = resident_rows(stream, tokens);
   switch (stream.access.kind) {
-    case Access::Kind::kAll:
-      return resident;
-    case Access::Kind::kWindow:
+    case Access::Kind::kAll: {
+      // Rows born but too new to be read; those that have died are no longer resident.
+      const std::uint64_t born = born_rows(stream, tokens);
+      const std::uint64_t old = born_rows(stream, tokens - std::min(tokens,
+                                                                    stream.access.skip_tokens));
+      const std::uint64_t skipped = born - old;
+      return resident - std::min(resident, skipped);
+    }
+    case Access::Kind::kWindow: {
+      const std::uint64_t first = resident - std::min(resident, stream.access.count);
+      const std::uint64_t born = born_rows(stream, tokens);
+      // Rows are numbered from the sequence's first: resident rows are the last ones born.
+      return std::min(resident, stream.access.count + (born - resident + first) %
+                                                          stream.access.align_rows);
+    }
     case Access::Kind::kTopK:
     case Access::Kind::kBlocks:
       return std::min(resident, stream.access.count);

@@ -21,11 +21,14 @@ std::uint64_t rows_per_block_of(const Stream& stream, std::uint64_t block_size) 
 
 Track& track_of(std::vector<Track>& tracks, const Stream& stream, std::uint64_t block_size) {
   for (Track& track : tracks) {
-    if (track.tokens_per_row == stream.tokens_per_row && track.lifetime == stream.lifetime) {
+    if (track.tokens_per_row == stream.tokens_per_row &&
+        track.birth_delay_tokens == stream.birth_delay_tokens &&
+        track.lifetime == stream.lifetime) {
       return track;
     }
   }
   tracks.push_back({.tokens_per_row = stream.tokens_per_row,
+                    .birth_delay_tokens = stream.birth_delay_tokens,
                     .lifetime = stream.lifetime,
                     .rows_per_block = rows_per_block_of(stream, block_size)});
   return tracks.back();
@@ -119,7 +122,7 @@ std::uint64_t share_unit_tokens(const std::vector<Track>& tracks) {
 std::uint64_t resident_blocks(const Track& track, std::uint64_t tokens) {
   if (tokens == 0) return 0;
   if (track.lifetime.kind == Lifetime::Kind::kConstant) return 1;
-  const std::uint64_t rows = tokens / track.tokens_per_row;
+  const std::uint64_t rows = track.born_rows(tokens);
   if (rows == 0) return 0;
   const std::uint64_t end = ceil_div(rows, track.rows_per_block);
   const std::uint64_t n = track.lifetime.tokens;
@@ -142,7 +145,7 @@ std::uint64_t resident_blocks(const Track& track, std::uint64_t tokens) {
 std::uint64_t peak_blocks(const Track& track, std::uint64_t tokens, std::uint64_t chunk_tokens) {
   if (tokens == 0) return 0;
   if (track.lifetime.kind == Lifetime::Kind::kConstant) return 1;
-  const std::uint64_t rows = tokens / track.tokens_per_row;
+  const std::uint64_t rows = track.born_rows(tokens);
   if (rows == 0) return 0;
   const std::uint64_t unbounded = ceil_div(rows, track.rows_per_block);
   const std::uint64_t n = track.lifetime.tokens;
