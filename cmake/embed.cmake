@@ -6,5 +6,7 @@ function(kvarto_embed target name file)
     COMMAND ${CMAKE_COMMAND} -D INPUT=${file} -D OUTPUT=${output} -D NAME=${name}
             -P ${PROJECT_SOURCE_DIR}/cmake/embed_file.cmake
     DEPENDS ${file} ${PROJECT_SOURCE_DIR}/cmake/embed_file.cmake VERBATIM)
-  target_sources(${target} PRIVATE ${output})
+  # A custom command is known to the targets of its own folder only, so the file is compiled there.
+  add_library(embedded_${name} OBJECT ${output})
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:embedded_${name}>)
 endfunction()
