@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "formats/json_value.h"
+#include "kvarto/catalogue.h"
 #include "kvarto/model_file.h"
 #include "spec/families.h"
 
@@ -144,7 +145,10 @@ Result<ModelSpec> open_model(std::string_view path) {
     if ((errno != ENOENT && errno != ENOTDIR) || is_like_path(path)) {
       return system_error(path, errno);
     }
-    return fail(ErrorCode::kNotFound, fmt::format("{}: no such file or folder", path));
+    auto model = catalogue_model(path);
+    if (model.has_value() || model.error().code != ErrorCode::kNotFound) return model;
+    return fail(ErrorCode::kNotFound,
+                fmt::format("{}: no such file or folder; {}", path, model.error().message));
   }
   if (S_ISDIR(status.st_mode)) return open_folder(text);
   if (!S_ISREG(status.st_mode)) {

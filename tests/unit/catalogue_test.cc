@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "kvarto/model_file.h"
+
 namespace kvarto {
 namespace {
 
@@ -80,6 +82,17 @@ TEST(CatalogueModels, ANameLikeNoOtherListsNoCandidate) {
   ASSERT_FALSE(model.has_value());
   EXPECT_EQ(model.error().code, ErrorCode::kNotFound);
   EXPECT_THAT(model.error().message, Not(HasSubstr("closest")));
+}
+
+TEST(CatalogueModels, AreOpenedByNameWhereNoFileHasIt) {
+  const auto model = open_model("llama-3.1-8b");
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  EXPECT_EQ(model->name, "llama-3.1-8b");
+  const auto unknown = open_model("llama-3.1-9b");
+  ASSERT_FALSE(unknown.has_value());
+  EXPECT_EQ(unknown.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(unknown.error().message, HasSubstr("llama-3.1-9b: no such file or folder"));
+  EXPECT_THAT(unknown.error().message, HasSubstr("closest: llama-3.1-8b"));
 }
 
 TEST(CatalogueModels, GeometryFromMemorySaysSo) {
