@@ -58,7 +58,7 @@ struct TensorFile {
 // Reads the headers of a `.gguf` (any part of a split file), a `.safetensors`, or an index of
 // shards (`*.safetensors.index.json`). Errors: kNotFound (also for a missing part or shard, which
 // is named), kIo, kCorruptData, kUnsupported.
-// Allocates at most 16 times the bytes of the headers.
+// Allocates at most 64 times the bytes of the headers and of the index.
 [[nodiscard]] Result<TensorFile> read_tensor_file(std::string_view path);
 
 }  // namespace kvarto

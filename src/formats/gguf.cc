@@ -24,6 +24,10 @@ constexpr std::uint32_t kMaxDims = 4;
 // number of dimensions, type and offset.
 constexpr std::uint64_t kMinKeyBytes = 8 + 4 + 1;
 constexpr std::uint64_t kMinTensorBytes = 8 + 4 + 4 + 8;
+// No published model has more than some 100,000 tensors; room for the records is reserved in steps,
+// so that a count alone allocates nothing.
+constexpr std::uint64_t kMaxRecords = 1u << 22;
+constexpr std::uint64_t kReservedRecords = 4096;
 
 // Bytes of a fixed-size value; 0 for strings and arrays; nullopt for an unknown type.
 std::optional<std::uint64_t> value_bytes(std::uint32_t type) {
@@ -40,13 +44,13 @@ class Parser {
 
   Result<GgufHeader> run() {
     KVARTO_CHECK_OK(read_start());
-    header_.keys.reserve(static_cast<std::size_t>(num_keys_));
+    header_.keys.reserve(static_cast<std::size_t>(std::min(num_keys_, kReservedRecords)));
     for (std::uint64_t i = 0; i < num_keys_; ++i) KVARTO_CHECK_OK(read_key(i));
     KVARTO_CHECK_OK(check_unique(header_.keys, Section::kKeys));
     KVARTO_CHECK_OK(read_alignment());
     section_ = Section::kStart;
-    KVARTO_CHECK_OK(check_count("tensor_count", num_tensors_, kMinTensorBytes));
-    header_.tensors.reserve(static_cast<std::size_t>(num_tensors_));
+    KVARTO_CHECK_OK(check_records("tensor_count", num_tensors_, kMinTensorBytes));
+    header_.tensors.reserve(static_cast<std::size_t>(std::min(num_tensors_, kReservedRecords)));
     for (std::uint64_t i = 0; i < num_tensors_; ++i) KVARTO_CHECK_OK(read_tensor(i));
     KVARTO_CHECK_OK(check_unique(header_.tensors, Section::kTensors));
     KVARTO_CHECK_OK(place_tensors());
@@ -87,6 +91,12 @@ class Parser {
                            reader_.remaining() / min_bytes, reader_.remaining()));
   }
 
+  Status check_records(std::string_view part, std::uint64_t count, std::uint64_t min_bytes) const {
+    KVARTO_CHECK_OK(check_count(part, count, min_bytes));
+    if (count <= kMaxRecords) return {};
+    return bad(part, fmt::format("{}", count), fmt::format("at most {}", kMaxRecords));
+  }
+
   Status read_start() {
     const auto magic = reader_.read_bytes(4);
     if (!magic) return ends("magic", 4);
@@ -112,8 +122,8 @@ class Parser {
     if (!num_keys) return ends("metadata_kv_count", 8);
     num_tensors_ = *num_tensors;
     num_keys_ = *num_keys;
-    KVARTO_CHECK_OK(check_count("metadata_kv_count", num_keys_, kMinKeyBytes));
-    return check_count("tensor_count", num_tensors_, kMinTensorBytes);
+    KVARTO_CHECK_OK(check_records("metadata_kv_count", num_keys_, kMinKeyBytes));
+    return check_records("tensor_count", num_tensors_, kMinTensorBytes);
   }
 
   // Reads the name of the next record, which begins it.

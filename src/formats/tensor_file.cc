@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "formats/gguf.h"
+#include "formats/safetensors.h"
 
 namespace kvarto {
 
@@ -19,7 +20,10 @@ std::uint64_t TensorFile::total_bytes() const {
 }
 
 Result<TensorFile> read_tensor_file(std::string_view path) {
-  KVARTO_TRY(const GgufFile file, open_gguf(std::string(path)));
+  const std::string text(path);
+  if (path.ends_with(".safetensors")) return read_safetensors_file(text);
+  if (path.ends_with(".safetensors.index.json")) return read_safetensors_index(text);
+  KVARTO_TRY(const GgufFile file, open_gguf(text));
   return gguf_tensor_file(file);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <span>
 
 #include "formats/gguf.h"
@@ -14,6 +15,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     (void)kvarto::gguf_unsigned(key.value);
     (void)kvarto::gguf_string(key.value);
     (void)kvarto::gguf_strings(key.value);
+  }
+  for (const kvarto::GgufTensor& tensor : header->tensors) {
+    if (tensor.offset > size || tensor.bytes > size - tensor.offset) std::abort();
   }
   return 0;
 }
