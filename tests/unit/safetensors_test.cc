@@ -88,8 +88,6 @@ const Fault kFaults[] = {
     {"LengthZero", with_length(0, ""), "header length: found 0"},
     {"LengthHuge", with_length(~std::uint64_t{0}, "{}"), "found 18446744073709551615"},
     {"LengthPastEnd", with_length(3, "{}"), "header length: found 3, expected 2 to 2"},
-    {"LengthAboveLimit", with_length(100'000'001, std::string(100'000'010, ' ')),
-     "found 100000001, expected 2 to 100000000"},
     {"NotJson", safetensors("hello", 0), "header: found \"h\" first"},
     {"SpaceFirst", safetensors(" {}", 0), "header: found \" \" first"},
     {"List", safetensors("[]", 0), "header: found \"[\" first"},
@@ -150,6 +148,14 @@ TEST(Safetensors, RefusesEveryShorterVersionOfAFile) {
   for (std::size_t size = 0; size < file.size(); ++size) {
     EXPECT_NE(error_of(file.substr(0, size)), "accepted") << size;
   }
+}
+
+TEST(Safetensors, RefusesHeadersAbove100MillionBytes) {
+  const samples::TemporaryFolder folder;
+  const std::string path = folder.write("m.safetensors", with_length(100'000'001, "{}"));
+  std::filesystem::resize_file(path, 100'000'100);  // a hole on disk
+  EXPECT_THAT(read_tensor_file(path).error().message,
+              HasSubstr("found 100000001, expected 2 to 100000000"));
 }
 
 TEST(SafetensorsIndex, ReadsAllShardsAndNamesWhatIsMissing) {
