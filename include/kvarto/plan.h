@@ -99,7 +99,8 @@ struct EngineRefusal {
 // exact where all windows are full and the context is a multiple of every tokens_per_row; `bytes`
 // is exact at every context.
 struct SequenceCost {
-  std::uint64_t fixed_bytes = 0;         // windows at saturation, states
+  // Windows at saturation, states; less what streams whose rows are born late do not yet hold.
+  std::uint64_t fixed_bytes = 0;
   double slope_bytes_per_token = 0;      // streams that never die, and masks of one step
   std::uint64_t context = 0;             // tokens
   std::uint64_t bytes = 0;               // at `context`, windows not yet full counted as they are

@@ -26,7 +26,9 @@ LayerSpec mla_layer(const LatentShape& shape) {
   // As executed over the cache: absorbed into one head of latent + rope.
   layer.query = {.q_heads = shape.q_heads,
                  .qk_dim = shape.latent_dim + shape.rope_dim,
-                 .v_dim = shape.latent_dim};
+                 .v_dim = shape.latent_dim,
+                 .full_qk_dim = shape.nope_dim == 0 ? 0 : shape.nope_dim + shape.rope_dim,
+                 .full_v_dim = shape.v_dim};
   layer.streams.push_back(std::move(latent));
   return layer;
 }
