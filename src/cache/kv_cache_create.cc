@@ -1,0 +1,217 @@
+// What KvCache::create does: validate, size, and only then allocate.
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/checked.h"
+#include "cache/kv_cache_impl.h"
+
+namespace kvarto {
+namespace {
+
+Status invalid(std::string_view option, std::uint64_t found, std::string_view expected) {
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("cache options: {}: {}, expected {}", option, found, expected));
+}
+
+Status check_stream(const LayerGroup& group, const Stream& stream) {
+  const auto bad = [&](std::string_view what) -> Status {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("model: {} layer, stream {}: {}", group.architecture, stream.name,
+                            what));
+  };
+  if (stream.fields.empty()) return bad("no fields, expected at least 1");
+  if (stream.tokens_per_row == 0) return bad("0 tokens per row, expected at least 1");
+  for (const Field& field : stream.fields) {
+    if (field.heads == 0 || field.width == 0) {
+      return bad(fmt::format("field {} of {} x {} elements, expected at least 1 x 1", field.name,
+                             field.heads, field.width));
+    }
+  }
+  const Lifetime::Kind kind = stream.lifetime.kind;
+  const bool needs_tokens = kind == Lifetime::Kind::kWindow || kind == Lifetime::Kind::kChunk ||
+                            kind == Lifetime::Kind::kTtl || kind == Lifetime::Kind::kKept;
+  if (needs_tokens && stream.lifetime.tokens == 0) {
+    return bad(fmt::format("lifetime {}, expected at least 1 token", to_string(stream.lifetime)));
+  }
+  if (stream.truncate.kind == Truncate::Kind::kBoundary && stream.truncate.tokens == 0) {
+    return bad("truncate boundary(0), expected at least 1 token");
+  }
+  if (stream.block_align_bytes == 0) return bad("block alignment 0, expected at least 1 byte");
+  return {};
+}
+
+Status check_options(const CacheOptions& options) {
+  // More slots than any sequence id can name.
+  constexpr std::uint64_t kMaxSlots = std::uint64_t{1} << 31;
+  if (options.num_sequences == 0 || options.num_sequences > kMaxSlots) {
+    return invalid("num_sequences", options.num_sequences, "1 to 2^31");
+  }
+  if (options.context == 0 || options.context > (std::uint64_t{1} << 48)) {
+    return invalid("context", options.context, "1 to 2^48 tokens");
+  }
+  if (options.micro_batch == 0) return invalid("micro_batch", 0, "at least 1 token");
+  if (options.num_snapshots > (1u << 20)) {
+    return invalid("num_snapshots", options.num_snapshots, "at most 2^20");
+  }
+  return {};
+}
+
+// Blocks and table entries of one track.
+struct StoreSize {
+  std::uint64_t num_blocks = 0;
+  std::uint64_t entries_per_sequence = 0;
+  std::uint64_t num_entries = 0;
+  std::uint64_t storage_bytes = 0;
+};
+
+Result<StoreSize> size_store(const Track& track, const CacheOptions& options,
+                             std::size_t track_index) {
+  StoreSize size;
+  size.entries_per_sequence = track.lifetime.kind == Lifetime::Kind::kConstant
+                                  ? 1 + options.num_snapshots
+                                  : peak_blocks(track, options.context, options.micro_batch);
+  const auto entries = checked_mul(size.entries_per_sequence, options.num_sequences);
+  if (!entries) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("cache options: {} sequences of {} blocks overflow 64 bits",
+                            options.num_sequences, size.entries_per_sequence));
+  }
+  size.num_entries = *entries;
+  size.num_blocks =
+      options.blocks_per_track.empty() ? *entries : options.blocks_per_track[track_index];
+  if (size.num_blocks >= kNoBlock) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("cache options: track {} has {} blocks, expected fewer than 2^32 - 1; "
+                            "a larger block_size has fewer",
+                            track_index, size.num_blocks));
+  }
+  KVARTO_TRY(size.storage_bytes, pool_bytes(track, size.num_blocks));
+  return size;
+}
+
+Status check_memory(const std::vector<StoreSize>& sizes, const CacheOptions& options) {
+  CheckedSum bytes;
+  for (const StoreSize& size : sizes) {
+    bytes.add(size.storage_bytes);
+    bytes.add_product(size.num_blocks, kMetadataBytesPerBlock - sizeof(std::uint32_t));
+    bytes.add_product(size.num_entries, sizeof(std::uint32_t));
+  }
+  const std::uint64_t record_bytes = sizeof(Sequence) + sizes.size() * sizeof(TableRange) +
+                                     options.num_snapshots * sizeof(std::uint64_t);
+  bytes.add_product(options.num_sequences, record_bytes);
+  const std::uint64_t available = available_memory_bytes();
+  if (bytes.has_overflow() || bytes.total() > available) {
+    return fail(ErrorCode::kOutOfMemory,
+                fmt::format("cache of {} sequences of {} tokens: needs {} bytes, {} are available",
+                            options.num_sequences, options.context,
+                            bytes.has_overflow() ? std::string("more than 2^64")
+                                                 : std::to_string(bytes.total()),
+                            available));
+  }
+  return {};
+}
+
+// K is multiplied with queries only where V is another stream; a stream that is both stays row by
+// row, and so do index keys, which are gathered.
+bool is_key_stream(const LayerGroup& group, const Stream& stream) {
+  if (stream.purpose != Purpose::kAttention || stream.fields.size() != 1) return false;
+  if (stream.fields[0].role != CodecRole::kKey) return false;
+  return std::any_of(group.streams.begin(), group.streams.end(), [](const Stream& other) {
+    return other.fields.size() == 1 && other.fields[0].role == CodecRole::kValue;
+  });
+}
+
+Result<TrackStore> make_store(const Track& track, const StoreSize& size,
+                              const CacheOptions& options) {
+  KVARTO_TRY(BlockPool pool, BlockPool::create(size.num_blocks));
+  KVARTO_TRY(Storage storage, Storage::map(size.storage_bytes, options.wants_huge_pages));
+  if (options.is_populated) KVARTO_CHECK_OK(storage.populate());
+  return TrackStore{.track = track,
+                    .pool = std::move(pool),
+                    .storage = std::move(storage),
+                    .slices = {},
+                    .tables = std::vector<std::uint32_t>(size.num_entries, kNoBlock),
+                    .table_entries = size.entries_per_sequence};
+}
+
+}  // namespace
+
+Stream stream_on_rank(Stream stream, std::uint32_t tensor_parallel) {
+  if (stream.shard == Shard::kHead) {
+    for (Field& field : stream.fields) field.heads = heads_on_rank(field.heads, tensor_parallel);
+  }
+  return stream;
+}
+
+void KvCache::Impl::add_slices(std::uint32_t track_index, std::uint64_t num_blocks) {
+  TrackStore& store = stores[track_index];
+  std::uint64_t offset = 0;
+  for (const TrackStream& part : store.track.streams) {
+    const LayerGroup& group = model.groups[part.group];
+    const Stream& whole = group.streams[part.stream];
+    const SliceShape shape =
+        slice_shape(stream_on_rank(whole, options.tensor_parallel),
+                    is_key_stream(group, whole), options.layout, store.track.rows_per_block);
+    for (const std::uint32_t layer : group.layers) {
+      store.slices.push_back(StreamId{static_cast<std::uint32_t>(slices.size())});
+      slices.push_back({.track = track_index,
+                             .group = part.group,
+                             .stream = part.stream,
+                             .layer = layer,
+                             .offset_bytes = offset,
+                             .slice_bytes = part.slice_bytes(),
+                             .shape = shape});
+      offset += part.slice_bytes() * num_blocks;
+    }
+  }
+}
+
+Result<KvCache> KvCache::create(ModelSpec model, const CacheOptions& requested) {
+  CacheOptions options = requested;
+  KVARTO_CHECK_OK(check_options(options));
+  for (const LayerGroup& group : model.groups) {
+    for (const Stream& stream : group.streams) KVARTO_CHECK_OK(check_stream(group, stream));
+  }
+  // Whole tiles, so that the hardware layout is the same as with blocks.
+  if (options.is_contiguous) options.block_size = round_up(options.context, kTileRows);
+  KVARTO_TRY(std::vector<Track> tracks,
+             make_tracks(model, options.block_size, options.tensor_parallel));
+  if (!options.blocks_per_track.empty() && options.blocks_per_track.size() != tracks.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("cache options: blocks_per_track has {} entries, expected one for each "
+                            "of {} tracks",
+                            options.blocks_per_track.size(), tracks.size()));
+  }
+  std::vector<StoreSize> sizes;
+  for (std::size_t i = 0; i < tracks.size(); ++i) {
+    KVARTO_TRY(const StoreSize size, size_store(tracks[i], options, i));
+    sizes.push_back(size);
+  }
+  KVARTO_CHECK_OK(check_memory(sizes, options));
+
+  auto impl = std::make_unique<Impl>();
+  impl->model = std::move(model);
+  impl->options = options;
+  impl->tracks = std::move(tracks);
+  impl->append_plans.resize(sizes.size());
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    KVARTO_TRY(TrackStore store, make_store(impl->tracks[i], sizes[i], options));
+    impl->stores.push_back(std::move(store));
+    impl->add_slices(static_cast<std::uint32_t>(i), sizes[i].num_blocks);
+  }
+  impl->sequences.resize(options.num_sequences);
+  for (Sequence& sequence : impl->sequences) {
+    sequence.ranges.resize(sizes.size());
+    sequence.snapshot_tokens.reserve(options.num_snapshots);
+  }
+  // Slots are taken from the end: the first sequence gets slot 0.
+  for (std::uint64_t slot = options.num_sequences; slot > 0; --slot) {
+    impl->free_slots.push_back(static_cast<std::uint32_t>(slot - 1));
+  }
+  return KvCache(std::move(impl));
+}
+
+}  // namespace kvarto

@@ -1,0 +1,265 @@
+#include "cache/slice.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/float16.h"
+
+namespace kvarto {
+namespace {
+
+// Where one head of one row lies: `num_units` units, `step_bytes` from one to the next.
+struct HeadPlace {
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t step_bytes = 0;
+};
+
+HeadPlace place_of(const FieldShape& field, std::uint64_t row, std::uint32_t head) {
+  const StreamLayout& layout = field.layout;
+  const std::uint64_t begin = field.offset_bytes + head * layout.head_stride_bytes;
+  if (layout.order != RowOrder::kHeadTiles) {
+    return {begin + row * layout.row_stride_bytes, field.unit_bytes};
+  }
+  return {begin + row / kTileRows * layout.row_stride_bytes + row % kTileRows * field.unit_bytes,
+          std::uint64_t{kTileRows} * field.unit_bytes};
+}
+
+std::uint64_t footer_place(const FooterShape& footer, std::uint64_t rows, std::uint64_t row,
+                           std::uint32_t head) {
+  const std::uint64_t piece = footer.is_head_major ? head * rows + row : row * footer.heads + head;
+  return footer.offset_bytes + piece * footer.piece_bytes;
+}
+
+template <typename Visit>
+void for_each_head(const SliceShape& shape, RowRun rows, Visit visit) {
+  for (std::uint64_t row = rows.first; row < rows.first + rows.count; ++row) {
+    for (const FieldShape& field : shape.fields) {
+      for (std::uint32_t head = 0; head < field.heads; ++head) visit(field, row, head);
+    }
+  }
+}
+
+// Copies one head, unit by unit where either side is transposed.
+void copy_head(const FieldShape& from_field, const std::byte* from, HeadPlace from_place,
+               std::byte* to, HeadPlace to_place) {
+  const std::uint64_t unit = from_field.unit_bytes;
+  if (from_place.step_bytes == unit && to_place.step_bytes == unit) {
+    std::memmove(to + to_place.offset_bytes, from + from_place.offset_bytes,
+                 from_field.head_bytes);
+    return;
+  }
+  for (std::uint64_t i = 0; i < from_field.head_bytes / unit; ++i) {
+    std::memcpy(to + to_place.offset_bytes + i * to_place.step_bytes,
+                from + from_place.offset_bytes + i * from_place.step_bytes, unit);
+  }
+}
+
+void copy_row_between(const SliceShape& from_shape, const std::byte* from, std::uint64_t from_row,
+                      const SliceShape& to_shape, std::byte* to, std::uint64_t to_row) {
+  if (from_shape.fields.size() > 1) {
+    const std::uint64_t stride = from_shape.fields[0].layout.row_stride_bytes;
+    std::memmove(to + to_row * stride, from + from_row * stride, stride);
+  } else {
+    const FieldShape& field = from_shape.fields[0];
+    for (std::uint32_t head = 0; head < field.heads; ++head) {
+      copy_head(field, from, place_of(field, from_row, head), to,
+                place_of(to_shape.fields[0], to_row, head));
+    }
+  }
+  const FooterShape& footer = from_shape.footer;
+  if (footer.piece_bytes == 0) return;
+  for (std::uint32_t head = 0; head < footer.heads; ++head) {
+    std::memmove(to + footer_place(to_shape.footer, to_shape.rows, to_row, head),
+                 from + footer_place(footer, from_shape.rows, from_row, head),
+                 footer.piece_bytes);
+  }
+}
+
+struct F32 {
+  using Bits = float;
+  static float widen(Bits bits) { return bits; }
+  static Bits narrow(float value) { return value; }
+};
+struct F16 {
+  using Bits = std::uint16_t;
+  static float widen(Bits bits) { return float_from_f16(bits); }
+  static Bits narrow(float value) { return f16_from_float(value); }
+};
+struct BF16 {
+  using Bits = std::uint16_t;
+  static float widen(Bits bits) { return float_from_bf16(bits); }
+  static Bits narrow(float value) { return bf16_from_float(value); }
+};
+
+template <typename From, typename To>
+void convert_head(const std::byte* from, std::uint64_t from_step, std::byte* to,
+                  std::uint64_t to_step, std::uint32_t width) {
+  for (std::uint32_t i = 0; i < width; ++i) {
+    typename From::Bits bits;
+    std::memcpy(&bits, from + i * from_step, sizeof bits);
+    const typename To::Bits result = To::narrow(From::widen(bits));
+    std::memcpy(to + i * to_step, &result, sizeof result);
+  }
+}
+
+using ConvertHead = void (*)(const std::byte*, std::uint64_t, std::byte*, std::uint64_t,
+                             std::uint32_t);
+
+template <typename From>
+ConvertHead conversion_from(Codec to) {
+  switch (to) {
+    case Codec::kF32: return convert_head<From, F32>;
+    case Codec::kF16: return convert_head<From, F16>;
+    default: return convert_head<From, BF16>;
+  }
+}
+
+ConvertHead conversion(Codec from, Codec to) {
+  switch (from) {
+    case Codec::kF32: return conversion_from<F32>(to);
+    case Codec::kF16: return conversion_from<F16>(to);
+    default: return conversion_from<BF16>(to);
+  }
+}
+
+FieldShape field_shape(const Field& field) {
+  const CodecInfo& info = codec_info(field.codec);
+  FieldShape shape;
+  shape.codec = field.codec;
+  shape.heads = field.heads;
+  shape.width = field.width;
+  shape.head_bytes = codec_bytes(field.codec, field.width).payload;
+  shape.unit_bytes = info.element_bits % 8 == 0 ? info.element_bits / 8 : 1;
+  return shape;
+}
+
+bool is_read_as_one(const Stream& stream) {
+  if (stream.row_pad_bytes != 0 || stream.block_align_bytes != 1) return false;
+  return std::all_of(stream.fields.begin(), stream.fields.end(), [&](const Field& field) {
+    return field.heads == 1 && is_plain(field.codec) && field.codec == stream.fields[0].codec;
+  });
+}
+
+SliceShape row_by_row_shape(const Stream& stream, std::uint64_t rows) {
+  SliceShape shape;
+  shape.rows = rows;
+  const RowBytes row = row_bytes(stream);
+  const std::uint64_t stride = stream.scales_in_footer ? row.payload : row.total();
+  std::uint64_t offset = 0;
+  for (const Field& field : stream.fields) {
+    FieldShape part = field_shape(field);
+    const CodecBytes head = codec_bytes(field.codec, field.width);
+    const std::uint64_t head_stride = stream.scales_in_footer ? head.payload : head.total();
+    part.offset_bytes = offset;
+    part.layout = {.order = RowOrder::kRowHead,
+                   .head_stride_bytes = head_stride,
+                   .row_stride_bytes = stride};
+    offset += head_stride * field.heads;
+    shape.fields.push_back(part);
+  }
+  if (stream.scales_in_footer) {
+    shape.footer = {.offset_bytes = stride * rows, .piece_bytes = row.scales + row.padding};
+  }
+  return shape;
+}
+
+}  // namespace
+
+bool SliceShape::is_plain() const {
+  return std::all_of(fields.begin(), fields.end(),
+                     [](const FieldShape& field) { return kvarto::is_plain(field.codec); });
+}
+
+std::uint64_t SliceShape::row_elements() const {
+  std::uint64_t elements = 0;
+  for (const FieldShape& field : fields) elements += std::uint64_t{field.heads} * field.width;
+  return elements;
+}
+
+SliceShape slice_shape(const Stream& stream, bool is_key, Layout layout, std::uint64_t rows) {
+  const bool is_merged = stream.fields.size() > 1 && is_read_as_one(stream);
+  if (stream.fields.size() > 1 && !is_merged) return row_by_row_shape(stream, rows);
+  Stream single = stream;
+  if (is_merged) {
+    for (std::size_t i = 1; i < stream.fields.size(); ++i) {
+      single.fields[0].width += stream.fields[i].width;
+    }
+    single.fields.resize(1);
+  }
+  SliceShape shape;
+  shape.rows = rows;
+  FieldShape field = field_shape(single.fields[0]);
+  field.layout = choose_layout(single, is_key && !is_merged, layout, rows);
+  const RowBytes row = row_bytes(single);
+  shape.footer = {.offset_bytes = row.payload * rows,
+                  .piece_bytes = codec_bytes(field.codec, field.width).scales,
+                  .heads = field.heads,
+                  .is_head_major = field.layout.order != RowOrder::kRowHead};
+  shape.fields = {field};
+  return shape;
+}
+
+void clear_rows(const SliceShape& shape, std::byte* slice, RowRun rows) {
+  if (shape.fields.size() > 1) {
+    // Row by row: scales and padding lie inside the stride.
+    const std::uint64_t stride = shape.fields[0].layout.row_stride_bytes;
+    std::memset(slice + rows.first * stride, 0, rows.count * stride);
+  } else {
+    for_each_head(shape, rows, [&](const FieldShape& field, std::uint64_t row, std::uint32_t head) {
+      const HeadPlace place = place_of(field, row, head);
+      if (place.step_bytes == field.unit_bytes) {
+        std::memset(slice + place.offset_bytes, 0, field.head_bytes);
+        return;
+      }
+      for (std::uint64_t i = 0; i < field.head_bytes / field.unit_bytes; ++i) {
+        std::memset(slice + place.offset_bytes + i * place.step_bytes, 0, field.unit_bytes);
+      }
+    });
+  }
+  const FooterShape& footer = shape.footer;
+  if (footer.piece_bytes == 0) return;
+  for (std::uint64_t row = rows.first; row < rows.first + rows.count; ++row) {
+    for (std::uint32_t head = 0; head < footer.heads; ++head) {
+      std::memset(slice + footer_place(footer, shape.rows, row, head), 0, footer.piece_bytes);
+    }
+  }
+}
+
+void write_rows(const SliceShape& shape, std::byte* slice, RowRun rows, const std::byte* source,
+                Codec source_codec) {
+  const std::uint64_t source_bytes = codec_info(source_codec).element_bits / 8;
+  for_each_head(shape, rows, [&](const FieldShape& field, std::uint64_t row, std::uint32_t head) {
+    const HeadPlace place = place_of(field, row, head);
+    if (field.codec == source_codec && place.step_bytes == field.unit_bytes) {
+      std::memcpy(slice + place.offset_bytes, source, field.head_bytes);
+    } else {
+      conversion(source_codec, field.codec)(source, source_bytes, slice + place.offset_bytes,
+                                            place.step_bytes, field.width);
+    }
+    source += field.width * source_bytes;
+  });
+}
+
+void read_rows(const SliceShape& shape, const std::byte* slice, RowRun rows, float* out) {
+  for_each_head(shape, rows, [&](const FieldShape& field, std::uint64_t row, std::uint32_t head) {
+    const HeadPlace place = place_of(field, row, head);
+    conversion(field.codec, Codec::kF32)(slice + place.offset_bytes, place.step_bytes,
+                                         reinterpret_cast<std::byte*>(out), sizeof(float),
+                                         field.width);
+    out += field.width;
+  });
+}
+
+void copy_row(const SliceShape& shape, const std::byte* from, std::uint64_t from_row,
+              std::byte* to, std::uint64_t to_row) {
+  copy_row_between(shape, from, from_row, shape, to, to_row);
+}
+
+void convert_slice(const SliceShape& from_shape, const std::byte* from, const SliceShape& to_shape,
+                   std::byte* to) {
+  for (std::uint64_t row = 0; row < from_shape.rows; ++row) {
+    copy_row_between(from_shape, from, row, to_shape, to, row);
+  }
+}
+
+}  // namespace kvarto

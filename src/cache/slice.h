@@ -1,0 +1,82 @@
+// How the rows of one stream lie in its slice of a block, and what is done with them: clear, write,
+// read, convert. Plain functions over raw pointers; KvCache has checked everything before.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kvarto/layout.h"
+#include "kvarto/stream.h"
+
+namespace kvarto {
+
+// One field of a row, or several of one codec that are read as one.
+struct FieldShape {
+  Codec codec{};
+  std::uint32_t heads = 0;
+  std::uint32_t width = 0;         // elements a head
+  std::uint64_t head_bytes = 0;    // payload of one head
+  // What kHeadTiles transposes: an element, or a byte of packed elements.
+  std::uint32_t unit_bytes = 1;
+  std::uint64_t offset_bytes = 0;  // of row 0, head 0 in the slice
+  StreamLayout layout;
+};
+
+// Scales (and padding) that do not lie inside the rows: one piece for each row, or each row and
+// head.
+struct FooterShape {
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t piece_bytes = 0;  // 0 = none
+  std::uint32_t heads = 1;
+  bool is_head_major = false;     // [head][row] instead of [row][head]
+};
+
+struct SliceShape {
+  std::uint64_t rows = 0;
+  std::vector<FieldShape> fields;
+  FooterShape footer;
+  // Whether write and read are possible: all fields f32, f16 or bf16.
+  [[nodiscard]] bool is_plain() const;
+  // Elements of one row, all fields and heads.
+  [[nodiscard]] std::uint64_t row_elements() const;
+};
+
+[[nodiscard]] constexpr bool is_plain(Codec codec) {
+  return codec == Codec::kF32 || codec == Codec::kF16 || codec == Codec::kBF16;
+}
+
+// The shape of a slice of `rows` rows. Fields of one plain codec and one head each become one; rows
+// of several other fields stay row by row with the scales behind each field, or all in the footer
+// if the stream says so. `is_key` as in choose_layout().
+[[nodiscard]] SliceShape slice_shape(const Stream& stream, bool is_key, Layout layout,
+                                     std::uint64_t rows);
+
+// A run of rows of one slice.
+struct RowRun {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+};
+
+// Sets all bytes of some rows to zero, footers included.
+void clear_rows(const SliceShape& shape, std::byte* slice, RowRun rows);
+
+// Writes rows from `source`, [count][row_elements] of `source_codec` without gaps.
+// Requires: shape.is_plain().
+void write_rows(const SliceShape& shape, std::byte* slice, RowRun rows, const std::byte* source,
+                Codec source_codec);
+
+// Reads rows as f32, [count][row_elements]. Requires: shape.is_plain().
+void read_rows(const SliceShape& shape, const std::byte* slice, RowRun rows, float* out);
+
+// Copies row `from_row` of one slice to row `to_row` of another of the same shape; they may be the
+// same slice.
+void copy_row(const SliceShape& shape, const std::byte* from, std::uint64_t from_row,
+              std::byte* to, std::uint64_t to_row);
+
+// Copies all rows from one layout to another. Requires: equal rows and fields, layouts apart.
+void convert_slice(const SliceShape& from_shape, const std::byte* from, const SliceShape& to_shape,
+                   std::byte* to);
+
+}  // namespace kvarto
