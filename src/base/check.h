@@ -2,10 +2,14 @@
 
 #pragma once
 
-#include <cstdlib>
+namespace kvarto {
 
-// Ends the program if `condition` is false; a debugger shows where.
-#define KVARTO_CHECK(condition)      \
-  do {                               \
-    if (!(condition)) std::abort();  \
+// Ends the program; a debugger shows from where.
+[[noreturn]] void check_failed();
+
+}  // namespace kvarto
+
+#define KVARTO_CHECK(condition)                  \
+  do {                                           \
+    if (!(condition)) ::kvarto::check_failed();  \
   } while (false)

@@ -16,7 +16,7 @@ namespace kvarto {
 
 std::uint64_t num_rows(const Track& track, std::uint64_t tokens, std::uint64_t removed_rows) {
   if (track.lifetime.kind == Lifetime::Kind::kConstant) return tokens == 0 ? 0 : 1;
-  return tokens / track.tokens_per_row - removed_rows;
+  return track.born_rows(tokens) - removed_rows;
 }
 
 std::uint64_t end_block(const Track& track, std::uint64_t tokens, std::uint64_t removed_rows) {

@@ -54,23 +54,30 @@ void copy_head(const FieldShape& from_field, const std::byte* from, HeadPlace fr
   }
 }
 
-void copy_row_between(const SliceShape& from_shape, const std::byte* from, std::uint64_t from_row,
-                      const SliceShape& to_shape, std::byte* to, std::uint64_t to_row) {
-  if (from_shape.fields.size() > 1) {
-    const std::uint64_t stride = from_shape.fields[0].layout.row_stride_bytes;
-    std::memmove(to + to_row * stride, from + from_row * stride, stride);
+// One row of a slice.
+template <typename Byte>
+struct RowOf {
+  const SliceShape& shape;
+  Byte* slice;
+  std::uint64_t row;
+};
+
+void copy_one_row(const RowOf<const std::byte>& from, const RowOf<std::byte>& to) {
+  if (from.shape.fields.size() > 1) {
+    const std::uint64_t stride = from.shape.fields[0].layout.row_stride_bytes;
+    std::memmove(to.slice + to.row * stride, from.slice + from.row * stride, stride);
   } else {
-    const FieldShape& field = from_shape.fields[0];
+    const FieldShape& field = from.shape.fields[0];
     for (std::uint32_t head = 0; head < field.heads; ++head) {
-      copy_head(field, from, place_of(field, from_row, head), to,
-                place_of(to_shape.fields[0], to_row, head));
+      copy_head(field, from.slice, place_of(field, from.row, head), to.slice,
+                place_of(to.shape.fields[0], to.row, head));
     }
   }
-  const FooterShape& footer = from_shape.footer;
+  const FooterShape& footer = from.shape.footer;
   if (footer.piece_bytes == 0) return;
   for (std::uint32_t head = 0; head < footer.heads; ++head) {
-    std::memmove(to + footer_place(to_shape.footer, to_shape.rows, to_row, head),
-                 from + footer_place(footer, from_shape.rows, from_row, head),
+    std::memmove(to.slice + footer_place(to.shape.footer, to.shape.rows, to.row, head),
+                 from.slice + footer_place(footer, from.shape.rows, from.row, head),
                  footer.piece_bytes);
   }
 }
@@ -252,13 +259,13 @@ void read_rows(const SliceShape& shape, const std::byte* slice, RowRun rows, flo
 
 void copy_row(const SliceShape& shape, const std::byte* from, std::uint64_t from_row,
               std::byte* to, std::uint64_t to_row) {
-  copy_row_between(shape, from, from_row, shape, to, to_row);
+  copy_one_row({shape, from, from_row}, {shape, to, to_row});
 }
 
 void convert_slice(const SliceShape& from_shape, const std::byte* from, const SliceShape& to_shape,
                    std::byte* to) {
   for (std::uint64_t row = 0; row < from_shape.rows; ++row) {
-    copy_row_between(from_shape, from, row, to_shape, to, row);
+    copy_one_row({from_shape, from, row}, {to_shape, to, row});
   }
 }
 
