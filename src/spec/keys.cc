@@ -62,6 +62,11 @@ const Value* Keys::find(std::string_view key) const {
 
 bool Keys::has(std::string_view key) const { return find(key) != nullptr; }
 
+bool Keys::is_null(std::string_view key) const {
+  const Value* value = map_->find(key);
+  return value != nullptr && value->is_null();
+}
+
 std::optional<Keys> Keys::child(std::string_view key) const {
   const Value* value = find(key);
   if (value == nullptr || !std::holds_alternative<ValueMap>(value->data)) return std::nullopt;

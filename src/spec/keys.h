@@ -48,7 +48,8 @@ class Keys {
   [[nodiscard]] std::string name(std::string_view key) const;
   [[nodiscard]] const std::string& where() const { return where_; }
 
-  [[nodiscard]] bool has(std::string_view key) const;  // present and not null
+  [[nodiscard]] bool has(std::string_view key) const;      // present and not null
+  [[nodiscard]] bool is_null(std::string_view key) const;  // present and null
   [[nodiscard]] const Value* find(std::string_view key) const;
   // The nested map `key`, or nullopt if absent or not a map.
   [[nodiscard]] std::optional<Keys> child(std::string_view key) const;

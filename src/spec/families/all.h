@@ -1,4 +1,4 @@
-// The readers of all families, one declaration a file of this folder; listed in families.cc.
+// The readers of all families; listed in families.cc.
 
 #pragma once
 
@@ -7,8 +7,42 @@
 
 namespace kvarto {
 
-// dense.cc: every type of the table in dense_types.cc (plain, windowed and chunked attention whose
-// keys differ only in names and defaults).
+// dense.cc: every type of the table in dense_types.cc.
 [[nodiscard]] Result<ModelSpec> read_dense_family(const Keys& keys, const Keys& root);
+
+// gemma.cc
+[[nodiscard]] Result<ModelSpec> read_gemma3n_family(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_gemma4_family(const Keys& keys, const Keys& root);
+
+// gpt_neo.cc
+[[nodiscard]] Result<ModelSpec> read_gpt_neo_family(const Keys& keys, const Keys& root);
+
+// hunyuan.cc
+[[nodiscard]] Result<ModelSpec> read_hunyuan_family(const Keys& keys, const Keys& root);
+
+// llama4.cc
+[[nodiscard]] Result<ModelSpec> read_llama4_family(const Keys& keys, const Keys& root);
+
+// mllama.cc
+[[nodiscard]] Result<ModelSpec> read_mllama_family(const Keys& keys, const Keys& root);
+
+// multi_query.cc
+[[nodiscard]] Result<ModelSpec> read_chatglm_family(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_dbrx_family(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_falcon_family(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_gpt_bigcode_family(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_mpt_family(const Keys& keys, const Keys& root);
+
+// per_layer.cc
+[[nodiscard]] Result<ModelSpec> read_laguna_family(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_nemotron_nas_family(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_openelm_family(const Keys& keys, const Keys& root);
+
+// two_shapes.cc
+[[nodiscard]] Result<ModelSpec> read_mimo_family(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_step3_family(const Keys& keys, const Keys& root);
+
+// unknown.cc: a type that none of the above is. Sets `is_unknown_type` and says what was assumed.
+[[nodiscard]] Result<ModelSpec> read_unknown_family(const Keys& keys, const Keys& root);
 
 }  // namespace kvarto

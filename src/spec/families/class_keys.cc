@@ -16,6 +16,9 @@ Result<std::int64_t> ClassKeys::count(std::initializer_list<std::string_view> na
                                       std::int64_t class_default, std::int64_t max) {
   KVARTO_TRY(const auto number, keys_.integer(names, 1, max));
   if (number) return *number;
+  for (const std::string_view name : names) {
+    if (keys_.is_null(name)) return keys_.bad(name, "null", "an integer");
+  }
   if (class_default == 0 || config_class_.empty()) {
     return keys_.missing(*names.begin(), fmt::format("an integer from 1 to {}", max));
   }

@@ -29,7 +29,7 @@ class ClassKeys {
   [[nodiscard]] const Keys& keys() const { return keys_; }
 
   // An integer in [1, max] under the first present name. Absent: `class_default`, noted under the
-  // first name; 0 = the class has none, the key is required.
+  // first name; 0 = the class has none, the key is required. Null is an error.
   [[nodiscard]] Result<std::int64_t> count(std::initializer_list<std::string_view> names,
                                            std::int64_t class_default, std::int64_t max);
   // The same for a key whose absence needs neither default nor note: 0 if absent.

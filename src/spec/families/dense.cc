@@ -1,24 +1,49 @@
-#include "spec/architectures.h"
+// Plain and windowed attention: one shape of heads for all layers.
+
+#include <fmt/format.h>
+
 #include "spec/families/all.h"
-#include "spec/families/class_keys.h"
+#include "spec/families/dense_keys.h"
 
 namespace kvarto {
 
+DenseShape with_kind(DenseShape shape, LayerKind kind, std::uint64_t window) {
+  shape.window = kind == LayerKind::kSliding ? window : 0;
+  return shape;
+}
+
+Result<std::vector<LayerSpec>> read_dense_drafts(const Keys& keys, const DenseShape& shape,
+                                                 const LayerKinds& kinds) {
+  KVARTO_TRY(const std::int64_t num_drafts, read_num_drafts(keys));
+  std::vector<LayerSpec> drafts;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(num_drafts); ++i) {
+    const LayerKind kind = i < kinds.drafts.size() ? kinds.drafts[i] : LayerKind::kFull;
+    drafts.push_back(dense_layer(with_kind(shape, kind, kinds.window)));
+  }
+  return drafts;
+}
+
+Result<ModelSpec> read_uniform_layers(ClassKeys& read, const DenseType& type,
+                                      const DenseGeometry& geometry, const Keys& root) {
+  const Keys& keys = read.keys();
+  KVARTO_TRY(const LayerKinds kinds, read_layer_kinds(read, type, geometry.frame));
+  KVARTO_TRY(const std::vector<LayerSpec> drafts, read_dense_drafts(keys, geometry.shape, kinds));
+  std::vector<LayerSpec> layers;
+  for (const LayerKind kind : kinds.kinds) {
+    if (kind == LayerKind::kChunked) {
+      return keys.bad("layer_types", "chunked_attention",
+                      "full_attention or sliding_attention in this model type");
+    }
+    layers.push_back(dense_layer(with_kind(geometry.shape, kind, kinds.window)));
+  }
+  return read.model(geometry.frame, layers, drafts, root);
+}
+
 Result<ModelSpec> read_dense_family(const Keys& keys, const Keys& root) {
-  ClassKeys read(keys, "LlamaConfig");
-  KVARTO_TRY(const auto layers, read.count({"num_hidden_layers"}, 32, kMaxLayers));
-  KVARTO_TRY(const auto hidden, read.count({"hidden_size"}, 4096, kMaxWidth));
-  KVARTO_TRY(const auto heads, read.count({"num_attention_heads"}, 32, kMaxHeads));
-  KVARTO_TRY(const auto kv_heads, read.optional_count({"num_key_value_heads"}, kMaxHeads));
-  KVARTO_TRY(const auto head_dim, read.optional_count({"head_dim"}, kMaxWidth));
-  KVARTO_TRY(const auto context, read.optional_count({"max_position_embeddings"}, kMaxTokens));
-  DenseShape shape;
-  shape.q_heads = static_cast<std::uint32_t>(heads);
-  shape.kv_heads = static_cast<std::uint32_t>(kv_heads != 0 ? kv_heads : heads);
-  shape.qk_dim = static_cast<std::uint32_t>(head_dim != 0 ? head_dim : hidden / heads);
-  shape.v_dim = shape.qk_dim;
-  const std::vector<LayerSpec> all(static_cast<std::size_t>(layers), dense_layer(shape));
-  return read.model({layers, hidden, context}, all, {}, root);
+  const DenseType& type = dense_type(effective_model_type(keys, root));
+  ClassKeys read(keys, type.config_class);
+  KVARTO_TRY(const DenseGeometry geometry, read_dense_geometry(read, type));
+  return read_uniform_layers(read, type, geometry, root);
 }
 
 }  // namespace kvarto
