@@ -37,7 +37,6 @@ struct LlamaRules {
   bool is_row_one_head = false;
   // Sizes are shown as ollama shows them: one decimal.
   bool has_one_decimal = false;
-  std::string_view default_unified_note;
 };
 
 // Plans a case under the rules. Errors: kUnsupported for streams or options that the engine does

@@ -134,11 +134,14 @@ class TensorBuilder {
                              stream.lifetime.kind == Lifetime::Kind::kChunk;
     std::uint64_t per_stream = cells_.per_stream;
     std::uint64_t needed = 0;
-    if (is_windowed && rules_.has_window_cache && !case_.request.is_swa_full) {
+    const bool is_full = case_.request.is_swa_full || !rules_.has_window_cache;
+    if (is_windowed && rules_.has_window_cache) {
       tensor.cache = LlamaCache::kWindow;
-      per_stream = window_cells(cells_, stream.lifetime.tokens, rules_);
-      needed = std::min(cells_.per_stream,
-                        stream.lifetime.tokens * cells_.window_sequences + cells_.ubatch);
+      if (!is_full) {
+        per_stream = window_cells(cells_, stream.lifetime.tokens, rules_);
+        needed = std::min(cells_.per_stream,
+                          stream.lifetime.tokens * cells_.window_sequences + cells_.ubatch);
+      }
     } else if (stream.tokens_per_row > 1 || stream.purpose == Purpose::kIndexer) {
       tensor.cache = stream.purpose == Purpose::kIndexer ? LlamaCache::kIndexer
                                                          : LlamaCache::kCompressed;
@@ -151,7 +154,7 @@ class TensorBuilder {
     tensor.live_cells = std::min(tensor.cells, rows);
     tensor.window_cells =
         needed == 0 ? 0 : std::min(tensor.cells, needed * cells_.streams) - tensor.live_cells;
-    if (is_windowed && tensor.cache == LlamaCache::kBase) {
+    if (is_windowed && is_full) {
       // A window that gets every cell: what lies beyond it is slack.
       tensor.window_cells = tensor.cells - tensor.live_cells;
     }

@@ -1,7 +1,7 @@
 // Engine `vllm`: blocks of a pool that all groups of layers share.
 //
 // Profiles: v1-2026 (the printed token count is concurrency times max_model_len), v1-2025 (it is
-// blocks // groups x block size; the attention block of a latent hybrid is aligned to 16), v0.
+// blocks // groups x block size), v0.
 
 #include <array>
 
@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 3> kProfiles = {"v1-2026", "v1-2025", "v0
 constexpr std::uint64_t kV0SwapBytes = std::uint64_t{4} << 30;  // swap_space's default
 
 VllmRules rules_of(std::string_view profile) {
-  if (profile == "v1-2025") return {.latent_alignment = 16, .are_tokens_per_request = false};
+  if (profile == "v1-2025") return {.are_tokens_per_request = false};
   if (profile == "v0") {
     return {.default_batched_tokens = 2048, .are_tokens_per_request = false, .is_v0 = true};
   }

@@ -161,7 +161,10 @@ Result<VllmPool> vllm_pool(const EngineCase& engine_case, std::vector<PagedLayer
     fill_uniform(pool, block_tokens);
   } else {
     if (totals.state != 0 && totals.attention_row != 0) {
-      const std::uint64_t unit = totals.has_latent ? rules.latent_alignment : kStateAlignment;
+      // The kernel's own block: as asked for, else FlashMLA's or the default.
+      const std::uint64_t unit = request.block_size != 0 ? request.block_size
+                                 : totals.has_latent     ? kLatentBlockTokens
+                                                         : kStateAlignment;
       block_tokens = std::max(
           block_tokens, unit * ceil_div(totals.state, unit * totals.attention_row));
     }

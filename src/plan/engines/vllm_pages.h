@@ -17,7 +17,6 @@ namespace kvarto {
 // The rules that changed between versions.
 struct VllmRules {
   std::uint64_t default_batched_tokens = 8192;  // max_num_batched_tokens
-  std::uint64_t latent_alignment = 64;  // of a hybrid's attention block, where rows are latent
   bool are_tokens_per_request = true;   // "GPU KV cache size" = concurrency x max_model_len
   bool is_v0 = false;                   // no hybrids, latent rows padded to 640 elements
 };
