@@ -207,19 +207,41 @@ void set_pool_size(EnginePlan& plan, const VllmPool& pool, const PlanRequest& re
   plan.printed["available_gib"] = gib(static_cast<double>(memory));
 }
 
+Result<VllmPool> pool_of(const EngineCase& engine_case, const VllmRules& rules) {
+  KVARTO_TRY(std::vector<PagedLayers> layers, paged_layers(engine_case, "vllm"));
+  return has_compressed_rows(layers) ? vllm_compressed_pool(engine_case, std::move(layers), rules)
+                                     : vllm_pool(engine_case, std::move(layers), rules);
+}
+
+// The longest context of one request that the memory holds: what the refusal message advises.
+std::uint64_t estimated_max(const EngineCase& engine_case, const VllmRules& rules) {
+  PlanRequest request = engine_case.request;
+  const auto fits = [&](std::uint64_t context) {
+    request.context = context;
+    const EngineCase shorter{.source = engine_case.source,
+                             .model = engine_case.model,
+                             .draft_groups = engine_case.draft_groups,
+                             .request = request,
+                             .profile = engine_case.profile};
+    const auto pool = pool_of(shorter, rules);
+    return pool && needed_bytes(*pool) <= request.kv_memory_bytes;
+  };
+  std::uint64_t low = 0;
+  std::uint64_t high = engine_case.request.context;
+  while (low < high) {
+    const std::uint64_t middle = low + (high - low + 1) / 2;
+    if (fits(middle)) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
 Result<EnginePlan> plan_vllm(const EngineCase& engine_case) {
   const PlanRequest& request = engine_case.request;
   const VllmRules rules = rules_of(engine_case.profile);
   KVARTO_CHECK_OK(check_gpu_types(request, "vllm"));
   KVARTO_CHECK_OK(check_heads(engine_case));
-  KVARTO_TRY(std::vector<PagedLayers> layers, paged_layers(engine_case, "vllm"));
-  const bool is_compressed = has_compressed_rows(layers);
-  if (is_compressed && rules.is_v0) {
-    return fail(ErrorCode::kUnsupported, "engine vllm, profile v0: it has no compressed rows");
-  }
-  KVARTO_TRY(const VllmPool pool,
-             is_compressed ? vllm_compressed_pool(engine_case, std::move(layers), rules)
-                           : vllm_pool(engine_case, std::move(layers), rules));
+  KVARTO_TRY(const VllmPool pool, pool_of(engine_case, rules));
   CheckedSum check;
   check.add_product(pool.blocks_per_sequence, request.num_sequences);
   CheckedSum check_bytes;
@@ -236,7 +258,7 @@ Result<EnginePlan> plan_vllm(const EngineCase& engine_case) {
                              : add_attention(ledger, group, request, rules));
     add_pages(ledger, pool, group, request);
   }
-  if (is_compressed) add_unified_tables(ledger, pool, request);
+  if (pool.is_compressed) add_unified_tables(ledger, pool, request);
   if (!rules.is_v0 && pool.block_bytes != 0) {
     // Block 0 is the null block, which no sequence gets.
     ledger.add(Cause::kSpare, {.stream = "pool", .group = ~std::size_t{0}}, pool.block_bytes);
@@ -246,6 +268,9 @@ Result<EnginePlan> plan_vllm(const EngineCase& engine_case) {
   plan.blocks = pool.blocks_per_sequence * request.num_sequences + (rules.is_v0 ? 0 : 1);
   set_pool_size(plan, pool, request, rules);
   plan.printed["needed_gib"] = gib(static_cast<double>(needed_bytes(pool)));
+  if (request.kv_memory_bytes != 0 && needed_bytes(pool) > request.kv_memory_bytes) {
+    plan.printed["estimated_max"] = fmt::format("{}", estimated_max(engine_case, rules));
+  }
   if (pool.is_hybrid) {
     print_groups(plan, pool);
     print_hybrid(plan, pool);

@@ -71,6 +71,9 @@ bool is_one_table(const VllmGroup& a, const VllmGroup& b) {
 Result<VllmPool> vllm_compressed_pool(const EngineCase& engine_case,
                                       std::vector<PagedLayers> layers, const VllmRules& rules) {
   const PlanRequest& request = engine_case.request;
+  if (rules.is_v0) {
+    return fail(ErrorCode::kUnsupported, "engine vllm, profile v0: it has no compressed rows");
+  }
   if (request.block_size != 0 && request.block_size != kBlockTokens) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("engine vllm: block size {}, expected {} for compressed rows",
@@ -78,6 +81,7 @@ Result<VllmPool> vllm_compressed_pool(const EngineCase& engine_case,
   }
   VllmPool pool;
   pool.is_hybrid = true;
+  pool.is_compressed = true;
   pool.attention_block_tokens = kBlockTokens;
   pool.smallest_block_tokens = kOverlapStateTokens;
   for (PagedLayers& l : layers) pool.groups.push_back(page_of(std::move(l)));

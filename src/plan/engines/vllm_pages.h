@@ -41,6 +41,7 @@ struct VllmPool {
   std::uint64_t attention_block_tokens = 0;
   std::uint64_t smallest_block_tokens = 0;
   bool is_hybrid = false;
+  bool is_compressed = false;         // every table takes whole blocks, whatever its page
   double state_padding_fraction = -1;  // of a state's page; < 0 = no states
 };
 
