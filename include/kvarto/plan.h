@@ -38,13 +38,13 @@ enum class Cause : std::uint8_t {
 };
 [[nodiscard]] std::string_view cause_name(Cause cause);
 
-// One line of the ledger: bytes of one cause in one stream of one architecture, over `layers` layers
-// and all sequences. Bytes that no stream owns (the rounding of a pool) have the stream "pool" and
-// no architecture.
+// One line of the ledger: bytes of one cause in one stream of one architecture, over `layers`
+// layers and all sequences. Bytes that no stream owns (the rounding of a pool) have the stream
+// "pool" and no architecture.
 struct LedgerEntry {
   Cause cause{};
   std::string stream;
-  std::string architecture;         // of the layer group, "" = none in particular
+  std::string architecture;  // of the layer group, "" = none in particular
   std::uint32_t layers = 0;
   std::uint64_t bytes = 0;
   friend bool operator==(const LedgerEntry&, const LedgerEntry&) = default;
@@ -55,20 +55,20 @@ inline constexpr std::uint64_t kDefaultContextTokens = 32'768;
 
 // What is planned. The engines' own options have the meaning of the engine's flag of that name.
 struct PlanRequest {
-  std::uint64_t context = 0;        // tokens a sequence; 0 = the smaller of the model's and 32,768
+  std::uint64_t context = 0;  // tokens a sequence; 0 = the smaller of the model's and 32,768
   std::uint64_t num_sequences = 1;
   CacheTypes types;
   std::uint32_t tensor_parallel = 1;
   std::uint32_t context_parallel = 1;
-  std::uint64_t block_size = 0;     // tokens; 0 = the engine's default
-  std::uint64_t micro_batch = 0;    // tokens appended at once; 0 = the engine's default
-  bool is_swa_full = false;         // llama.cpp --swa-full
-  std::optional<bool> is_unified;   // llama.cpp -kvu; unset = the engine's default
-  bool has_flash_attention = true;  // llama.cpp -fa
-  std::uint32_t draft_layers = 0;   // MTP or draft layers that run
-  std::uint32_t draft_tokens = 0;   // tokens in flight when speculating
+  std::uint64_t block_size = 0;       // tokens; 0 = the engine's default
+  std::uint64_t micro_batch = 0;      // tokens appended at once; 0 = the engine's default
+  bool is_swa_full = false;           // llama.cpp --swa-full
+  std::optional<bool> is_unified;     // llama.cpp -kvu; unset = the engine's default
+  bool has_flash_attention = true;    // llama.cpp -fa
+  std::uint32_t draft_layers = 0;     // MTP or draft layers that run
+  std::uint32_t draft_tokens = 0;     // tokens in flight when speculating
   std::uint64_t kv_memory_bytes = 0;  // the memory for the cache; 0 = none stated
-  bool is_prefix_caching = false;   // engines that keep snapshots for it
+  bool is_prefix_caching = false;     // engines that keep snapshots for it
 };
 
 // What one engine allocates for all sequences, on one rank.
@@ -79,7 +79,7 @@ struct PlanRequest {
 // (`kvarto`) the blocks of so many sequences. Without it `blocks` are those of the plan.
 struct EnginePlan {
   std::string engine;
-  std::string profile;              // version profile used, e.g. "2026-08"
+  std::string profile;  // version profile used, e.g. "2026-08"
   std::uint64_t bytes = 0;
   std::optional<std::uint64_t> tokens;
   std::optional<std::uint64_t> blocks;
@@ -101,9 +101,9 @@ struct EngineRefusal {
 struct SequenceCost {
   // Windows at saturation, states; less what streams whose rows are born late do not yet hold.
   std::uint64_t fixed_bytes = 0;
-  double slope_bytes_per_token = 0;      // streams that never die, and masks of one step
-  std::uint64_t context = 0;             // tokens
-  std::uint64_t bytes = 0;               // at `context`, windows not yet full counted as they are
+  double slope_bytes_per_token = 0;  // streams that never die, and masks of one step
+  std::uint64_t context = 0;         // tokens
+  std::uint64_t bytes = 0;           // at `context`, windows not yet full counted as they are
 };
 
 // Work of attention, all layers, one rank: scores, accumulation, indexers and block summaries. A
@@ -114,9 +114,9 @@ struct SequenceCost {
 // latent (absorbed). In a prefill every query sees the rows that a decode step at its position
 // sees, except that predictors' ratios do not apply: their prefill is dense.
 struct StepCost {
-  std::uint64_t read_bytes = 0;     // cache that one decode step of all sequences must read
-  double decode_flop = 0;           // one decode step of all sequences
-  double prefill_flop = 0;          // causal prefill of `context` tokens, one sequence
+  std::uint64_t read_bytes = 0;  // cache that one decode step of all sequences must read
+  double decode_flop = 0;        // one decode step of all sequences
+  double prefill_flop = 0;       // causal prefill of `context` tokens, one sequence
   // Every row that the prefill of one sequence bears, once: the least that any tiling reads.
   std::uint64_t prefill_read_bytes = 0;
 };
@@ -158,9 +158,8 @@ inline constexpr std::uint64_t kMaxSequences = std::uint64_t{1} << 32;
                                                           std::string_view engine,
                                                           std::uint64_t memory_bytes);
 
-// The device of the catalogue, or of `devices`, with the least memory that holds `bytes`; nullopt
-// if none does.
-[[nodiscard]] std::optional<HardwareSpec> smallest_device(std::uint64_t bytes);
+// The device with the least memory that holds `bytes` (catalogue.h has the known ones); nullopt if
+// none does.
 [[nodiscard]] std::optional<HardwareSpec> smallest_device(std::uint64_t bytes,
                                                           std::span<const HardwareSpec> devices);
 
@@ -176,14 +175,14 @@ struct TimeFloor {
 
 // One row of the --what-if table: the model's own heads and layers under another architecture.
 struct WhatIf {
-  std::string architecture;              // canonical ("gqa:8", "mla:512+64")
-  std::uint64_t k_bytes = 0;             // streams named k, all sequences at the context, one rank
-  std::uint64_t v_bytes = 0;             // streams named v
-  std::uint64_t other_bytes = 0;         // latents, index keys, compressed rows, states, masks
-  std::uint64_t total_bytes = 0;         // of engine `ideal`
-  double saving_against_mha = 0;         // 1 - total / MHA total; negative if it takes more
-  std::uint64_t read_bytes_per_step = 0; // as StepCost::read_bytes
-  std::vector<std::string> notes;        // e.g. an alias of a popular article explained
+  std::string architecture;               // canonical ("gqa:8", "mla:512+64")
+  std::uint64_t k_bytes = 0;              // streams named k, all sequences at the context, one rank
+  std::uint64_t v_bytes = 0;              // streams named v
+  std::uint64_t other_bytes = 0;          // latents, index keys, compressed rows, states, masks
+  std::uint64_t total_bytes = 0;          // of engine `ideal`
+  double saving_against_mha = 0;          // 1 - total / MHA total; negative if it takes more
+  std::uint64_t read_bytes_per_step = 0;  // as StepCost::read_bytes
+  std::vector<std::string> notes;         // e.g. an alias of a popular article explained
 };
 
 // The numbers that architecture words may leave open; 0 = the model's own or the family's best
@@ -216,16 +215,16 @@ struct WhatIfDefaults {
 
 // Contiguous against paged reservation for sequences of the given lengths.
 struct Reservation {
-  std::uint64_t tokens = 0;       // real tokens
+  std::uint64_t tokens = 0;  // real tokens
   std::uint64_t reserved_tokens = 0;
-  std::uint64_t bytes = 0;        // reserved, on engine `ideal`
-  std::uint64_t wasted_bytes = 0; // reserved less what the real tokens take
-  double utilisation = 0;         // tokens / reserved_tokens
+  std::uint64_t bytes = 0;         // reserved, on engine `ideal`
+  std::uint64_t wasted_bytes = 0;  // reserved less what the real tokens take
+  double utilisation = 0;          // tokens / reserved_tokens
 };
 struct ReservationComparison {
-  Reservation contiguous;         // every sequence reserves the longest length
-  Reservation paged;              // every sequence reserves whole blocks
-  std::uint64_t block_size = 0;   // tokens, as planned
+  Reservation contiguous;        // every sequence reserves the longest length
+  Reservation paged;             // every sequence reserves whole blocks
+  std::uint64_t block_size = 0;  // tokens, as planned
 };
 // Errors: kInvalidArgument if there are no lengths, for a length of 0, and as plan().
 [[nodiscard]] Result<ReservationComparison> compare_reservation(

@@ -1,8 +1,8 @@
 #include "plan/engine.h"
 
-#include <array>
-
 #include <fmt/format.h>
+
+#include <array>
 
 namespace kvarto {
 
@@ -42,8 +42,8 @@ void set_concurrency(EnginePlan& plan, const PlanRequest& request) {
 std::vector<std::string> foreign_option_notes(const PlanRequest& request, std::string_view engine) {
   std::vector<std::string> notes;
   const auto add = [&](std::string_view option) {
-    notes.push_back(fmt::format("{} is not an option of engine {} and changes nothing here",
-                                option, engine));
+    notes.push_back(
+        fmt::format("{} is not an option of engine {} and changes nothing here", option, engine));
   };
   if (request.is_swa_full) add("swa-full");
   if (request.is_unified) add("kv-unified");

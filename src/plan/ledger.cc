@@ -7,23 +7,40 @@ namespace kvarto {
 
 std::string_view cause_name(Cause cause) {
   switch (cause) {
-    case Cause::kPayload: return "payload";
-    case Cause::kScales: return "scales";
-    case Cause::kPadding: return "padding";
-    case Cause::kBlockRounding: return "block_rounding";
-    case Cause::kCellPadding: return "cell_padding";
-    case Cause::kWindowSlack: return "window_slack";
-    case Cause::kPageUnification: return "page_unification";
-    case Cause::kLayerGrouping: return "layer_grouping";
-    case Cause::kIndexer: return "indexer";
-    case Cause::kState: return "state";
-    case Cause::kSnapshots: return "snapshots";
-    case Cause::kReplication: return "replication";
-    case Cause::kDraft: return "draft";
-    case Cause::kSpare: return "spare";
-    case Cause::kMetadata: return "metadata";
-    case Cause::kMask: return "mask";
-    case Cause::kWorkspace: return "workspace";
+    case Cause::kPayload:
+      return "payload";
+    case Cause::kScales:
+      return "scales";
+    case Cause::kPadding:
+      return "padding";
+    case Cause::kBlockRounding:
+      return "block_rounding";
+    case Cause::kCellPadding:
+      return "cell_padding";
+    case Cause::kWindowSlack:
+      return "window_slack";
+    case Cause::kPageUnification:
+      return "page_unification";
+    case Cause::kLayerGrouping:
+      return "layer_grouping";
+    case Cause::kIndexer:
+      return "indexer";
+    case Cause::kState:
+      return "state";
+    case Cause::kSnapshots:
+      return "snapshots";
+    case Cause::kReplication:
+      return "replication";
+    case Cause::kDraft:
+      return "draft";
+    case Cause::kSpare:
+      return "spare";
+    case Cause::kMetadata:
+      return "metadata";
+    case Cause::kMask:
+      return "mask";
+    case Cause::kWorkspace:
+      return "workspace";
   }
   return "";
 }
@@ -55,8 +72,8 @@ Status Ledger::finish(EnginePlan& plan) && {
   plan.bytes = total_.total();
   plan.ledger.clear();
   for (const Line& line : lines_) {
-    const auto same = std::find_if(
-        plan.ledger.begin(), plan.ledger.end(), [&](const LedgerEntry& entry) {
+    const auto same =
+        std::find_if(plan.ledger.begin(), plan.ledger.end(), [&](const LedgerEntry& entry) {
           return entry.cause == line.cause && entry.stream == line.subject.stream &&
                  entry.architecture == line.subject.architecture;
         });

@@ -1,8 +1,8 @@
 #include "plan/owned_stream.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "base/checked.h"
 #include "kvarto/tracks.h"
@@ -41,9 +41,8 @@ Status check_stream(const Stream& stream) {
 Result<RowBytes> rank_row_bytes(const Stream& stream, std::uint32_t tensor_parallel) {
   RowBytes row;
   for (const Field& field : stream.fields) {
-    const std::uint32_t heads = stream.shard == Shard::kHead
-                                    ? heads_on_rank(field.heads, tensor_parallel)
-                                    : field.heads;
+    const std::uint32_t heads =
+        stream.shard == Shard::kHead ? heads_on_rank(field.heads, tensor_parallel) : field.heads;
     const CodecBytes head = codec_bytes(field.codec, field.width);
     const auto bytes = checked_mul(head.total(), heads);
     if (!bytes || *bytes > kMaxFieldBytes) {
@@ -100,11 +99,16 @@ IdealRows ideal_rows(const Stream& stream, const PlanRequest& request) {
 
 RowCauses row_causes(Purpose purpose) {
   switch (purpose) {
-    case Purpose::kAttention: return {};
-    case Purpose::kIndexer: return {Cause::kIndexer, Cause::kIndexer, Cause::kPadding};
-    case Purpose::kState: return {Cause::kState, Cause::kState, Cause::kPadding};
-    case Purpose::kMetadata: return {Cause::kMetadata, Cause::kMetadata, Cause::kPadding};
-    case Purpose::kMask: return {Cause::kMask, Cause::kMask, Cause::kPadding};
+    case Purpose::kAttention:
+      return {};
+    case Purpose::kIndexer:
+      return {Cause::kIndexer, Cause::kIndexer, Cause::kPadding};
+    case Purpose::kState:
+      return {Cause::kState, Cause::kState, Cause::kPadding};
+    case Purpose::kMetadata:
+      return {Cause::kMetadata, Cause::kMetadata, Cause::kPadding};
+    case Purpose::kMask:
+      return {Cause::kMask, Cause::kMask, Cause::kPadding};
   }
   return {};
 }
@@ -122,8 +126,7 @@ Result<std::uint64_t> total_rows(const OwnedStream& owned, const RowCount& count
   if (!rows) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("stream {}: {} layers x {} rows x {} sequences overflow 64 bits",
-                            owned.stream->name, owned.num_layers, count.rows,
-                            count.num_sequences));
+                            owned.stream->name, owned.num_layers, count.rows, count.num_sequences));
   }
   return *rows;
 }

@@ -2,11 +2,11 @@
 
 #include "kvarto/plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/checked.h"
 #include "plan/engine.h"
@@ -44,8 +44,7 @@ void resolve_context(const ModelSpec& model, PlanRequest& request, Plan& plan) {
     const bool is_models = model.max_context != 0 && model.max_context <= kDefaultContextTokens;
     request.context = is_models ? model.max_context : kDefaultContextTokens;
     plan.notes.push_back(
-        is_models
-            ? fmt::format("context {} by default: the model's maximum", request.context)
+        is_models ? fmt::format("context {} by default: the model's maximum", request.context)
         : model.max_context != 0
             ? fmt::format("context {} by default: the smaller of that and the model's maximum, {}",
                           request.context, model.max_context)
@@ -62,9 +61,8 @@ const LayerGroup* last_attention_group(const ModelSpec& model) {
   const LayerGroup* last = nullptr;
   for (const LayerGroup& group : model.groups) {
     const bool attends =
-        std::any_of(group.streams.begin(), group.streams.end(), [](const Stream& stream) {
-          return stream.purpose == Purpose::kAttention;
-        });
+        std::any_of(group.streams.begin(), group.streams.end(),
+                    [](const Stream& stream) { return stream.purpose == Purpose::kAttention; });
     if (!attends || group.layers.empty()) continue;
     if (last == nullptr || group.layers.back() > last->layers.back()) last = &group;
   }
@@ -134,10 +132,9 @@ Status add_cost(SequenceCost& cost, FixedBytes& fixed, std::span<const LayerGrou
   for (const OwnedStream& owned : streams) {
     const Stream& stream = *owned.stream;
     const auto saturated = saturated_rows(stream, request);
-    const std::uint64_t unborn =
-        stream.lifetime.kind == Lifetime::Kind::kNever
-            ? ceil_div(stream.birth_delay_tokens, stream.tokens_per_row)
-            : 0;
+    const std::uint64_t unborn = stream.lifetime.kind == Lifetime::Kind::kNever
+                                     ? ceil_div(stream.birth_delay_tokens, stream.tokens_per_row)
+                                     : 0;
     KVARTO_TRY(const std::uint64_t rows, total_rows(owned, {.rows = saturated.value_or(unborn)}));
     if (saturated) {
       fixed.held.add_product(rows, owned.on_rank.total());
@@ -149,8 +146,7 @@ Status add_cost(SequenceCost& cost, FixedBytes& fixed, std::span<const LayerGrou
         static_cast<double>(stream.tokens_per_row) / request.context_parallel;
   }
   if (fixed.held.has_overflow() || fixed.not_yet_born.has_overflow()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "windows and states of one sequence overflow 64 bits");
+    return fail(ErrorCode::kInvalidArgument, "windows and states of one sequence overflow 64 bits");
   }
   return {};
 }
@@ -165,8 +161,7 @@ Result<SequenceCost> sequence_cost(const EngineCase& engine_case) {
   FixedBytes fixed;
   KVARTO_CHECK_OK(add_cost(cost, fixed, engine_case.model.groups, one));
   KVARTO_CHECK_OK(add_cost(cost, fixed, engine_case.draft_groups, one));
-  cost.fixed_bytes =
-      fixed.held.total() - std::min(fixed.held.total(), fixed.not_yet_born.total());
+  cost.fixed_bytes = fixed.held.total() - std::min(fixed.held.total(), fixed.not_yet_born.total());
   return cost;
 }
 

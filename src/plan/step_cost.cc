@@ -1,9 +1,9 @@
 #include "plan/step_cost.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
-
-#include <fmt/format.h>
 
 #include "base/checked.h"
 #include "kvarto/tracks.h"
@@ -47,8 +47,10 @@ double flop_per_row(const LayerGroup& group, const Stream& stream, std::uint32_t
 // Rows of a stream that are born while `tokens` tokens arrive; a state is one row.
 std::uint64_t born_rows(const Stream& stream, std::uint64_t tokens) {
   switch (stream.lifetime.kind) {
-    case Lifetime::Kind::kConstant: return tokens == 0 ? 0 : 1;
-    case Lifetime::Kind::kStep: return 0;
+    case Lifetime::Kind::kConstant:
+      return tokens == 0 ? 0 : 1;
+    case Lifetime::Kind::kStep:
+      return 0;
     default:
       return (tokens - std::min(tokens, stream.birth_delay_tokens)) / stream.tokens_per_row;
   }
@@ -64,10 +66,9 @@ void add_stream(StepCost& cost, Reads& reads, const OwnedStream& owned,
   const Stream& stream = *owned.stream;
   const std::uint64_t rows = rows_read(stream, request.context);
   const std::uint32_t q_heads = heads_on_rank(owned.group->query.q_heads, request.tensor_parallel);
-  const double flop = flop_per_row(*owned.group, stream, q_heads) *
-                      static_cast<double>(owned.num_layers);
-  cost.decode_flop +=
-      flop * static_cast<double>(rows) * static_cast<double>(request.num_sequences);
+  const double flop =
+      flop_per_row(*owned.group, stream, q_heads) * static_cast<double>(owned.num_layers);
+  cost.decode_flop += flop * static_cast<double>(rows) * static_cast<double>(request.num_sequences);
   if (flop != 0.0) cost.prefill_flop += flop * prefill_rows_seen(stream, request.context);
 
   CheckedSum layer_bytes;  // one layer, one sequence

@@ -39,8 +39,8 @@ Stream any_stream(const std::string& name) {
     field.name = "f" + std::to_string(i);
     field.heads = *inRange(1u, 20u);
     field.width = 32 * *inRange(1u, 9u);
-    field.role = *rc::gen::element(CodecRole::kKey, CodecRole::kValue, CodecRole::kIndex,
-                                   CodecRole::kFixed);
+    field.role =
+        *rc::gen::element(CodecRole::kKey, CodecRole::kValue, CodecRole::kIndex, CodecRole::kFixed);
     field.native = *rc::gen::element(Codec::kBF16, Codec::kF32, Codec::kFp8Scaled128);
     stream.fields.push_back(field);
   }
@@ -205,6 +205,45 @@ RC_GTEST_PROP(PlanProperty, TheRowsAPrefillSeesAreThoseOfItsPositions, ()) {
     walked += static_cast<double>(rows_read(dense_in_prefill, t));
   }
   RC_ASSERT(prefill_rows_seen(stream, tokens) == walked);
+}
+
+RC_GTEST_PROP(PlanProperty, TheRowsOfTheWhatIfTableAreConsistent, ()) {
+  const std::uint32_t kv_heads = *inRange(1u, 9u);
+  const test::DenseModel shape{*inRange(1u, 10u), kv_heads * *inRange(1u, 9u), kv_heads,
+                               32 * *inRange(1u, 5u)};
+  const ModelSpec model = test::dense_model(shape);
+  PlanRequest request = any_request();
+  request.types.key = *rc::gen::element<std::string>("bf16", "auto", "q8_0");
+  request.types.value = request.types.key;
+  const std::vector<std::string> words = {"mha",
+                                          "mqa",
+                                          "mla:512+64",
+                                          "dsa:256",
+                                          "csa",
+                                          "hca",
+                                          "quest",
+                                          "moba",
+                                          "nsa",
+                                          "swa:64",
+                                          "multilevel",
+                                          "dynamic",
+                                          "gqa:" + std::to_string(kv_heads)};
+  const auto rows = what_if(model, request, words, {});
+  if (!rows) RC_FAIL(rows.error().message);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const WhatIf& row = (*rows)[i];
+    RC_ASSERT(row.k_bytes + row.v_bytes + row.other_bytes == row.total_bytes);
+    const double share =
+        static_cast<double>(row.total_bytes) / static_cast<double>(rows->front().total_bytes);
+    RC_ASSERT(std::abs(row.saving_against_mha - (1 - share)) < 1e-12);
+    const auto converted = with_architecture(model, words[i], {});
+    RC_ASSERT(converted.has_value());
+    const Plan plan = planned(*converted, request, {"ideal"});
+    RC_ASSERT(plan.engines[0].bytes == row.total_bytes);
+    RC_ASSERT(plan.step.read_bytes == row.read_bytes_per_step);
+  }
+  // The model's own heads are its own plan.
+  RC_ASSERT(rows->back().total_bytes == planned(model, request, {"ideal"}).engines[0].bytes);
 }
 
 }  // namespace

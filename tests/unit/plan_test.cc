@@ -72,7 +72,8 @@ TEST(Plan, FreesTheWindowsOfGptOss) {
   for (int i = 0; i < 24; ++i) layers.push_back(dense(shape, i % 2 == 0 ? 128 : 0));
   const PlanRequest request{.context = 8192, .num_sequences = 32};
   EXPECT_EQ(planned(dense_model(shape), request).engines[0].bytes, 12 * kGiB);
-  const double gib = static_cast<double>(planned(model_of(layers), request).engines[0].bytes) / kGiB;
+  const double gib =
+      static_cast<double>(planned(model_of(layers), request).engines[0].bytes) / kGiB;
   EXPECT_NEAR(gib, 6.09, 0.005);
 }
 
@@ -95,6 +96,84 @@ TEST(Plan, TakesDifferentTypesForKAndV) {
   const ModelSpec model = dense_model(test::kLlama31_8B);
   EXPECT_EQ(ideal_bytes(model, 2048, {"q8_0", "iq4_nl", ""}), 104 * kMiB);
   EXPECT_EQ(ideal_bytes(model, 2048, {"q5_1", "q5_0", ""}), 92 * kMiB);
+}
+
+// arXiv 2405.04434: 576 elements a token and layer, "GQA with 2.25 groups"; 93.3 % less than
+// DeepSeek-67B (95 layers, GQA-8) with the 6 bits of its deployment, 82.2 % at equal width.
+TEST(Plan, GivesDeepSeekV2ThePapersSavings) {
+  const double v2 =
+      planned(uniform_model(mla_layer(test::kDeepSeekV3), 60), {}).sequence.slope_bytes_per_token;
+  EXPECT_EQ(v2, 34'560.0 * 2);
+  EXPECT_DOUBLE_EQ(v2 / planned(dense_model({60, 128, 1, 128}), {}).sequence.slope_bytes_per_token,
+                   2.25);
+  const double v67 = planned(dense_model({95, 64, 8, 128}), {}).sequence.slope_bytes_per_token;
+  EXPECT_NEAR(1 - v2 * 6 / 16 / v67, 0.933, 5e-4);
+  EXPECT_NEAR(1 - v2 / v67, 0.822, 5e-4);
+}
+
+// arXiv 2505.09343 and the logs of llama.cpp pull request 11446.
+TEST(Plan, GivesDeepSeekV3ThePublishedAndTheLoggedSizes) {
+  const ModelSpec model = test::deepseek_v3();
+  EXPECT_EQ(planned(model, {}).sequence.slope_bytes_per_token, 70'272.0);
+  EXPECT_EQ(ideal_bytes(model, 32'768, {"f16", "f16", ""}), 2196 * kMiB);
+  EXPECT_EQ(ideal_bytes(model, 20'480, {"f16", "f16", ""}), 1372 * kMiB + kMiB / 2);
+  // Logs round to 0.01 MiB.
+  const auto mib_at = [&](std::uint64_t context) {
+    return static_cast<double>(ideal_bytes(model, context, {"q8_0", "q8_0", ""})) / kMiB;
+  };
+  EXPECT_NEAR(mib_at(32'768), 1166.62, 0.0051);
+  EXPECT_NEAR(mib_at(163'840), 5833.12, 0.0051);
+}
+
+// FlashMLA's FP8 blog: 62 layers, 131,072 tokens, bf16: 8.72 GiB.
+TEST(Plan, GivesTheLatentSizeOfFlashMlasBlog) {
+  const ModelSpec model = uniform_model(mla_layer(test::kDeepSeekV3), 62);
+  EXPECT_NEAR(static_cast<double>(ideal_bytes(model, 131'072)) / kGiB, 8.72, 0.005);
+}
+
+// SGLang pull request 11309: 656 + 132 bytes a token and layer, 61 layers; its "GB" are GiB.
+TEST(Plan, GivesDeepSeekV32TheSizesOfSglangsLogs) {
+  const ModelSpec model = test::deepseek_v32();
+  const CacheTypes packed{"fp8_ds_mla", "fp8_ds_mla", ""};
+  EXPECT_EQ(planned(model, {.types = packed}).sequence.slope_bytes_per_token, 48'068.0);
+  EXPECT_NEAR(static_cast<double>(ideal_bytes(model, 975'424, packed)) / kGiB, 43.67, 0.005);
+  const EnginePlan ideal = planned(model, {.context = 1'462'784, .types = packed}).engines[0];
+  EXPECT_NEAR(static_cast<double>(ideal.bytes) / kGiB, 65.48, 0.01);
+  EXPECT_NEAR(static_cast<double>(ideal.bytes - ledger_bytes(ideal, Cause::kIndexer)) / kGiB, 54.51,
+              0.01);
+  // bf16 latent, FP8 index keys.
+  EXPECT_EQ(planned(model, {.types = {"bf16", "bf16", "fp8"}}).sequence.slope_bytes_per_token,
+            78'324.0);
+}
+
+// arXiv 2606.19348: 584-byte rows, FP4 index keys.
+TEST(Plan, GivesDeepSeekV4SlopesAndConstants) {
+  const CacheTypes release{"auto", "auto", ""};
+  const auto cost = [&](const ModelSpec& model) {
+    return planned(model, {.context = 1u << 20, .types = release}).sequence;
+  };
+  const SequenceCost flash = cost(test::deepseek_v4(test::kV4Flash));
+  const SequenceCost pro = cost(test::deepseek_v4(test::kV4Pro));
+  EXPECT_DOUBLE_EQ(flash.slope_bytes_per_token, 3514.25);
+  EXPECT_NEAR(pro.slope_bytes_per_token, 5031.44, 0.005);
+  EXPECT_EQ(flash.fixed_bytes, 3'214'336u + 12'206'080);
+  EXPECT_EQ(pro.fixed_bytes, 4'559'872u + 18'710'528);
+  const double v32 = planned(test::deepseek_v32(), {.types = {"fp8_ds_mla", "fp8_ds_mla", ""}})
+                         .sequence.slope_bytes_per_token;
+  EXPECT_NEAR(pro.slope_bytes_per_token / v32, 0.1047, 5e-5);    // the paper: 10 %
+  EXPECT_NEAR(flash.slope_bytes_per_token / v32, 0.0731, 5e-5);  // the paper: 7 %
+  EXPECT_NEAR(v32 / flash.slope_bytes_per_token, 13.678, 5e-4);
+  // About 2 % of GQA with 8 heads of 128 in bf16.
+  const double gqa = planned(dense_model({61, 64, 8, 128}), {}).sequence.slope_bytes_per_token;
+  EXPECT_NEAR(pro.slope_bytes_per_token / gqa, 0.0201, 5e-5);
+}
+
+// arXiv 2609.19969: 890 bytes a token, 3.95 times less than V4-Flash.
+TEST(Plan, GivesDeepSeekV41ThePapersSlope) {
+  const CacheTypes release{"auto", "auto", ""};
+  const Plan plan = planned(test::deepseek_v41(), {.types = release});
+  EXPECT_DOUBLE_EQ(plan.sequence.slope_bytes_per_token, 890.0);
+  EXPECT_NEAR(3514.25 / plan.sequence.slope_bytes_per_token, 3.95, 0.005);
 }
 
 // ---- Context, engines, errors ----
@@ -131,9 +210,9 @@ TEST(Plan, RefusesSizesThatOverflowNamingTheField) {
   const ModelSpec model = dense_model(test::kLlama31_405B);
   EXPECT_THAT(error_of(model, {.context = ~std::uint64_t{0}}), testing::StartsWith("context "));
   EXPECT_THAT(error_of(model, {.num_sequences = 0}), testing::StartsWith("number of sequences 0"));
-  EXPECT_THAT(error_of(model, {.context = std::uint64_t{1} << 50,
-                               .num_sequences = std::uint64_t{1} << 32}),
-              testing::AllOf(testing::HasSubstr("stream k"), testing::HasSubstr("overflow")));
+  EXPECT_THAT(
+      error_of(model, {.context = std::uint64_t{1} << 50, .num_sequences = std::uint64_t{1} << 32}),
+      testing::AllOf(testing::HasSubstr("stream k"), testing::HasSubstr("overflow")));
   LayerSpec wide = dense(test::kLlama2_7B);
   wide.streams[0].fields[0].heads = ~0u;
   wide.streams[0].fields[0].width = ~0u;
@@ -156,8 +235,8 @@ TEST(Plan, PlansAllEnginesAndKeepsRefusalsApart) {
 
 TEST(Plan, KeepsScalesApartFromPayload) {
   // q8_0: 32 int8 and one f16 in a block, so scales are 2 / 34 of the bytes.
-  const Plan plan = planned(dense_model(test::kLlama31_8B),
-                            {.context = 1024, .types = {"q8_0", "q8_0", ""}});
+  const Plan plan =
+      planned(dense_model(test::kLlama31_8B), {.context = 1024, .types = {"q8_0", "q8_0", ""}});
   const EnginePlan& ideal = plan.engines[0];
   EXPECT_EQ(ledger_bytes(ideal, Cause::kScales) * 16, ledger_bytes(ideal, Cause::kPayload));
 }
@@ -234,7 +313,8 @@ TEST(Plan, CountsDraftLayersAndTokensInFlight) {
 // K and V each; the f16 tails hold 159 and 128 tokens, and as many as the residual are unborn.
 TEST(Plan, TakesUnbornRowsOffTheConstantPart) {
   const ModelSpec model = uniform_model(
-      tail_quantised_layer({.dense = {.q_heads = 8, .kv_heads = 1, .qk_dim = 128, .v_dim = 128}}), 1);
+      tail_quantised_layer({.dense = {.q_heads = 8, .kv_heads = 1, .qk_dim = 128, .v_dim = 128}}),
+      1);
   const SequenceCost cost = planned(model, {.context = 4096}).sequence;
   EXPECT_EQ(cost.slope_bytes_per_token, 48.0 + 48.0);
   EXPECT_EQ(cost.fixed_bytes, (159u + 128) * 256 - 128 * (48 + 48));
@@ -261,8 +341,9 @@ TEST(LargestNumSequences, FillsTheMemoryToTheSequence) {
 }
 
 TEST(SmallestDevice, IsTheOneWithTheLeastMemoryThatHoldsThem) {
-  const std::vector<HardwareSpec> devices = {
-      {.name = "c", .memory_bytes = 80}, {.name = "a", .memory_bytes = 24}, {.name = "b", .memory_bytes = 48}};
+  const std::vector<HardwareSpec> devices = {{.name = "c", .memory_bytes = 80},
+                                             {.name = "a", .memory_bytes = 24},
+                                             {.name = "b", .memory_bytes = 48}};
   EXPECT_EQ(smallest_device(24, devices)->name, "a");
   EXPECT_EQ(smallest_device(25, devices)->name, "b");
   EXPECT_FALSE(smallest_device(81, devices).has_value());
@@ -286,6 +367,48 @@ TEST(StepCost, CountsBorrowedRowsAsReadsButNotAsBytes) {
   const Plan plan = planned(model_of({owner, borrower}), {.context = 100});
   EXPECT_EQ(plan.engines[0].bytes, 100u * 8 * 64 * 2 * 2);
   EXPECT_EQ(plan.step.read_bytes, 2 * plan.engines[0].bytes);
+}
+
+// DSA: 132 bytes of every token and 656 of at most 2,048; index FLOP on every key.
+TEST(StepCost, ReadsAllIndexKeysButOnlyTheSelectedRows) {
+  const ModelSpec model =
+      uniform_model(dsa_layer(test::kDeepSeekV3, {.heads = 64, .dim = 128, .top_k = 2048}), 1);
+  const PlanRequest request{.context = 10'000, .types = {"fp8_ds_mla", "fp8_ds_mla", ""}};
+  const StepCost step = planned(model, request).step;
+  EXPECT_EQ(step.read_bytes, 10'000u * 132 + 2048u * 656);
+  EXPECT_DOUBLE_EQ(step.decode_flop, 128.0 * 2048 * 2 * (576 + 512) + 10'000.0 * 2 * 64 * 128);
+  // Queries 1 .. 2048 see their own prefix, the others 2,048 rows each.
+  const double rows = 2048.0 * 2049 / 2 + (10'000.0 - 2048) * 2048;
+  EXPECT_DOUBLE_EQ(step.prefill_flop,
+                   128.0 * rows * 2 * (576 + 512) + (10'000.0 * 10'001 / 2) * 2 * 64 * 128);
+}
+
+// arXiv 2502.11089: token equivalents read at 8k, 16k, 32k and 64k.
+TEST(StepCost, ReadsThePublishedVolumesOfNsa) {
+  const auto model = geometry_model("nsa", {.q_heads = 64, .kv_heads = 4, .head_dim = 128}, 1);
+  ASSERT_TRUE(model.has_value());
+  const std::uint64_t row = 2u * 4 * 128 * 2;
+  const std::vector<std::pair<std::uint64_t, std::uint64_t>> published = {
+      {8192, 2048}, {16'384, 2560}, {32'768, 3584}, {65'536, 5632}};
+  for (const auto& [context, tokens] : published) {
+    EXPECT_EQ(planned(*model, {.context = context}).step.read_bytes, tokens * row) << context;
+  }
+}
+
+// A window of 100 in a prefill of 300: 1 + ... + 100, then 200 queries of 100 rows.
+TEST(StepCost, SeesNoMoreThanTheWindowInAPrefill) {
+  const ModelSpec model = uniform_model(dense({1, 1, 1, 64}, 100), 1);
+  EXPECT_DOUBLE_EQ(planned(model, {.context = 300}).step.prefill_flop,
+                   (5050.0 + 200 * 100) * 2 * 128);
+}
+
+// Quest: 8 blocks' summaries of a minimum and a maximum, and 64 rows of the budget.
+TEST(StepCost, CountsTheSummariesOfBlocks) {
+  const auto model = geometry_model("quest:64", {.q_heads = 4, .kv_heads = 2, .head_dim = 32}, 1);
+  ASSERT_TRUE(model.has_value());
+  const StepCost step = planned(*model, {.context = 128}).step;
+  EXPECT_EQ(step.read_bytes, 64u * 2 * 2 * 32 * 2 + 8u * 2 * 2 * 32 * 2);
+  EXPECT_DOUBLE_EQ(step.decode_flop, 4.0 * 64 * 2 * (32 + 32) + 4.0 * 8 * 2 * (32 + 32));
 }
 
 TEST(TimeFloor, SaysWhichOfMemoryAndArithmeticBinds) {

@@ -25,13 +25,13 @@ Status add_groups(Ledger& ledger, const EngineCase& engine_case, std::span<const
                    .num_ranks = request.tensor_parallel};
     // Context parallelism has divided the rows already, but every rank holds the whole state.
     if (is_constant) count.num_ranks *= request.context_parallel;
-    KVARTO_CHECK_OK(add_rows(
-        ledger, owned, count,
-        is_draft ? only_cause(Cause::kDraft) : row_causes(owned.stream->purpose)));
+    KVARTO_CHECK_OK(
+        add_rows(ledger, owned, count,
+                 is_draft ? only_cause(Cause::kDraft) : row_causes(owned.stream->purpose)));
     count.rows = rows.in_flight;
-    KVARTO_CHECK_OK(add_rows(
-        ledger, owned, count,
-        only_cause(is_constant && !is_draft ? Cause::kSnapshots : Cause::kDraft)));
+    KVARTO_CHECK_OK(
+        add_rows(ledger, owned, count,
+                 only_cause(is_constant && !is_draft ? Cause::kSnapshots : Cause::kDraft)));
   }
   return {};
 }

@@ -3,12 +3,12 @@
 //
 // Every track has one pool of `num_sequences` times the blocks that one sequence needs at its peak.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/checked.h"
 #include "kvarto/tracks.h"
@@ -109,8 +109,8 @@ Result<std::uint64_t> add_track(Ledger& ledger, const EngineCase& engine_case,
                                 const TrackPair& track) {
   const PlanRequest& request = engine_case.request;
   // A batch longer than the context never arrives.
-  const std::uint64_t micro_batch =
-      std::min(request.context, request.micro_batch == 0 ? kDefaultMicroBatch : request.micro_batch);
+  const std::uint64_t micro_batch = std::min(
+      request.context, request.micro_batch == 0 ? kDefaultMicroBatch : request.micro_batch);
   const std::uint64_t per_sequence = peak_blocks(track.on_rank, request.context, micro_batch);
   const auto blocks = checked_mul(per_sequence, request.num_sequences);
   const auto metadata = blocks ? checked_mul(*blocks, kMetadataBytesPerBlock) : std::nullopt;
@@ -146,8 +146,7 @@ Result<EnginePlan> plan_kvarto(const EngineCase& engine_case) {
   KVARTO_CHECK_OK(check_options(request));
   Ledger ledger;
   KVARTO_CHECK_OK(add_masks(ledger, engine_case));
-  const std::uint64_t block_size =
-      request.block_size == 0 ? kDefaultBlockSize : request.block_size;
+  const std::uint64_t block_size = request.block_size == 0 ? kDefaultBlockSize : request.block_size;
   KVARTO_TRY(const std::vector<Track> tracks,
              make_tracks(engine_case.model, block_size, request.tensor_parallel));
   std::vector<Track> whole;
@@ -170,8 +169,8 @@ Result<EnginePlan> plan_kvarto(const EngineCase& engine_case) {
   if (plan.max_concurrency) {
     const double fitting = static_cast<double>(blocks.total()) * *plan.max_concurrency /
                            static_cast<double>(request.num_sequences);
-    plan.blocks = fitting < kMaxBlocks ? std::optional(static_cast<std::uint64_t>(fitting))
-                                       : std::nullopt;
+    plan.blocks =
+        fitting < kMaxBlocks ? std::optional(static_cast<std::uint64_t>(fitting)) : std::nullopt;
   }
   plan.notes = foreign_option_notes(request, "kvarto");
   return plan;
