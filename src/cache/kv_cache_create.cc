@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "cache/kv_cache_impl.h"
+#include "kvarto/layout_convert.h"
 
 namespace kvarto {
 namespace {
@@ -140,16 +141,6 @@ Status check_memory(const std::vector<StoreSize>& sizes, const std::vector<StepS
                             available));
   }
   return {};
-}
-
-// K is multiplied with queries only where V is another stream; a stream that is both stays row by
-// row, and so do index keys, which are gathered.
-bool is_key_stream(const LayerGroup& group, const Stream& stream) {
-  if (stream.purpose != Purpose::kAttention || stream.fields.size() != 1) return false;
-  if (stream.fields[0].role != CodecRole::kKey) return false;
-  return std::any_of(group.streams.begin(), group.streams.end(), [](const Stream& other) {
-    return other.fields.size() == 1 && other.fields[0].role == CodecRole::kValue;
-  });
 }
 
 Result<TrackStore> make_store(const Track& track, const StoreSize& size,
