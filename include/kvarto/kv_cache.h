@@ -136,6 +136,13 @@ class KvCache {
   // O(tracks + blocks taken and given back).
   [[nodiscard]] Result<Grant> append(SequenceId sequence, std::uint64_t num_tokens);
 
+  // Removes all rows but those in `rows` (ascending) from the track of `stream`, in all its streams
+  // and layers: what an eviction policy decides. The rows are numbered anew from 0. Only for
+  // lifetime `kept`. Errors: kInvalidArgument for a dead sequence, an unknown stream, a stream of
+  // another lifetime, or rows that are not ascending and held. O(rows that move).
+  [[nodiscard]] Result<Grant> keep_rows(SequenceId sequence, StreamId stream,
+                                        std::span<const std::uint64_t> rows);
+
   // Gives back the blocks whose rows the last token does not see. After an append of several
   // tokens these are held until the next append, since the first of them still sees them.
   [[nodiscard]] Status trim(SequenceId sequence);
@@ -207,12 +214,19 @@ class KvCache {
   // kInvalidArgument for a dead sequence or an unknown stream.
   [[nodiscard]] Result<SequenceView> sequence_view(SequenceId sequence, StreamId stream) const;
 
+  // Rows of a stream that lives for one step (masks): as many bytes as the longest sequence needs,
+  // unspecified between steps. Errors: kInvalidArgument for a dead sequence or a layer without
+  // such a stream.
+  [[nodiscard]] Result<std::span<std::byte>> step_rows(SequenceId sequence, std::uint32_t layer,
+                                                       std::string_view name);
+
   // --- Accounting -----------------------------------------------------------------------------
 
   [[nodiscard]] const ModelSpec& model() const;
   [[nodiscard]] const CacheOptions& options() const;
   [[nodiscard]] const std::vector<Track>& tracks() const;
-  // Storage and bookkeeping of all tracks, as allocated.
+  // Storage and bookkeeping of all tracks and the rows of one step, as allocated. What one sequence
+  // or the cache itself takes whatever their sizes (a few hundred bytes) is not counted.
   [[nodiscard]] std::uint64_t allocated_bytes() const;
   // Reads the kernel's tables; not for inner loops.
   [[nodiscard]] std::vector<TrackUsage> usage() const;

@@ -214,6 +214,7 @@ std::uint64_t KvCache::allocated_bytes() const {
   for (const TrackStore& store : impl_->stores) {
     bytes += store.storage.size_bytes() + metadata_bytes(store);
   }
+  for (const StepStore& store : impl_->step_stores) bytes += store.bytes.capacity();
   return bytes;
 }
 

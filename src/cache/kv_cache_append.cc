@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/checked.h"
 #include "cache/kv_cache_impl.h"
 
 namespace kvarto {
@@ -94,6 +95,66 @@ Result<Grant> KvCache::append(SequenceId id, std::uint64_t num_tokens) {
     impl.apply_append(track, slot, num_tokens, impl.append_plans[track]);
   }
   sequence.num_tokens += num_tokens;
+  return Grant::kDone;
+}
+
+Result<Grant> KvCache::keep_rows(SequenceId id, StreamId stream,
+                                 std::span<const std::uint64_t> rows) {
+  Impl& impl = *impl_;
+  KVARTO_TRY(const std::uint32_t slot, impl.slot_of(id));
+  KVARTO_TRY(const SliceArray* slice, impl.slice_of(stream));
+  TrackStore& store = impl.stores[slice->track];
+  TableRange& range = impl.sequences[slot].ranges[slice->track];
+  const std::uint64_t held =
+      num_rows(store.track, impl.sequences[slot].num_tokens, range.removed_rows);
+  if (store.track.lifetime.kind != Lifetime::Kind::kKept) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("keep_rows: a stream of lifetime {}, expected kept",
+                            to_string(store.track.lifetime)));
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] >= held || (i > 0 && rows[i] <= rows[i - 1])) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("keep_rows: row {} at index {}, expected ascending rows below {}",
+                              rows[i], i, held));
+    }
+  }
+  return impl.move_rows(slice->track, slot, rows);
+}
+
+// Moves the kept rows to the begin. A row never moves up, so that blocks of its own can be changed
+// in place; shared blocks are left to the others and replaced.
+Grant KvCache::Impl::move_rows(std::uint32_t track, std::uint32_t slot,
+                               std::span<const std::uint64_t> rows) {
+  TrackStore& store = stores[track];
+  TableRange& range = sequences[slot].ranges[track];
+  const std::span<std::uint32_t> entries = table(track, slot);
+  const std::uint64_t per_block = store.track.rows_per_block;
+  std::uint64_t unmoved = 0;
+  while (unmoved < rows.size() && rows[unmoved] == unmoved) ++unmoved;
+  const std::uint64_t held = num_rows(store.track, sequences[slot].num_tokens, range.removed_rows);
+  if (rows.size() == held) return Grant::kDone;
+  const std::uint64_t end = ceil_div(rows.size(), per_block);
+  // Blocks before the first row that moves stay as they are, shared or not.
+  const std::uint64_t first_changed = unmoved / per_block;
+  std::uint64_t num_shared = 0;
+  for (std::uint64_t i = first_changed; i < end; ++i) {
+    if (is_shared(store, entries[i])) ++num_shared;
+  }
+  if (num_shared > store.pool.num_free()) return Grant::kNoFreeBlock;
+  for (std::uint64_t i = first_changed; i < end; ++i) {
+    if (is_shared(store, entries[i])) make_own(store, entries[i]);
+  }
+  for (std::uint64_t to = unmoved; to < rows.size(); ++to) {
+    for (const StreamId id : store.slices) {
+      const SliceArray& slice = slices[static_cast<std::uint32_t>(id)];
+      copy_row(slice.shape, slice_begin(slice, entries[rows[to] / per_block]),
+               rows[to] % per_block, slice_begin(slice, entries[to / per_block]), to % per_block);
+    }
+  }
+  drop_back(track, slot, range.num_blocks - end);
+  range.removed_rows += held - rows.size();
+  range.is_tail_dirty = rows.size() % per_block != 0;
   return Grant::kDone;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "cache/kv_cache_impl.h"
+#include "kvarto/layout_convert.h"
 
 namespace kvarto {
 namespace {
@@ -92,8 +93,36 @@ Result<StoreSize> size_store(const Track& track, const CacheOptions& options,
   return size;
 }
 
-Status check_memory(const std::vector<StoreSize>& sizes, const CacheOptions& options) {
+// The streams of one step, without their bytes yet.
+Result<std::vector<StepStore>> size_step_stores(const ModelSpec& model,
+                                                const CacheOptions& options) {
+  std::vector<StepStore> stores;
+  for (std::size_t g = 0; g < model.groups.size(); ++g) {
+    for (std::size_t s = 0; s < model.groups[g].streams.size(); ++s) {
+      const Stream& stream = model.groups[g].streams[s];
+      if (stream.owner_layer || stream.lifetime.kind != Lifetime::Kind::kStep) continue;
+      const std::uint64_t row = row_bytes(stream_on_rank(stream, options.tensor_parallel)).total();
+      const auto bytes = checked_mul(row, peak_rows(stream, options.context));
+      const auto copies = checked_mul(options.num_sequences, model.groups[g].layers.size());
+      const auto total = bytes && copies ? checked_mul(*bytes, *copies) : std::nullopt;
+      if (!total) {
+        return fail(ErrorCode::kInvalidArgument,
+                    fmt::format("stream {}: rows of {} sequences overflow 64 bits", stream.name,
+                                options.num_sequences));
+      }
+      stores.push_back({.group = static_cast<std::uint32_t>(g),
+                        .stream = static_cast<std::uint32_t>(s),
+                        .bytes_per_sequence = *bytes,
+                        .total_bytes = *total});
+    }
+  }
+  return stores;
+}
+
+Status check_memory(const std::vector<StoreSize>& sizes, const std::vector<StepStore>& step_stores,
+                    const CacheOptions& options) {
   CheckedSum bytes;
+  for (const StepStore& store : step_stores) bytes.add(store.total_bytes);
   for (const StoreSize& size : sizes) {
     bytes.add(size.storage_bytes);
     bytes.add_product(size.num_blocks, kMetadataBytesPerBlock - sizeof(std::uint32_t));
@@ -112,16 +141,6 @@ Status check_memory(const std::vector<StoreSize>& sizes, const CacheOptions& opt
                             available));
   }
   return {};
-}
-
-// K is multiplied with queries only where V is another stream; a stream that is both stays row by
-// row, and so do index keys, which are gathered.
-bool is_key_stream(const LayerGroup& group, const Stream& stream) {
-  if (stream.purpose != Purpose::kAttention || stream.fields.size() != 1) return false;
-  if (stream.fields[0].role != CodecRole::kKey) return false;
-  return std::any_of(group.streams.begin(), group.streams.end(), [](const Stream& other) {
-    return other.fields.size() == 1 && other.fields[0].role == CodecRole::kValue;
-  });
 }
 
 Result<TrackStore> make_store(const Track& track, const StoreSize& size,
@@ -176,6 +195,7 @@ Result<KvCache> KvCache::create(ModelSpec model, const CacheOptions& requested) 
     for (const Stream& stream : group.streams) KVARTO_CHECK_OK(check_stream(group, stream));
   }
   // Whole tiles, so that the hardware layout is the same as with blocks.
+  options.micro_batch = std::min(options.micro_batch, options.context);
   if (options.is_contiguous) options.block_size = round_up(options.context, kTileRows);
   KVARTO_TRY(std::vector<Track> tracks,
              make_tracks(model, options.block_size, options.tensor_parallel));
@@ -190,7 +210,8 @@ Result<KvCache> KvCache::create(ModelSpec model, const CacheOptions& requested) 
     KVARTO_TRY(const StoreSize size, size_store(tracks[i], options, i));
     sizes.push_back(size);
   }
-  KVARTO_CHECK_OK(check_memory(sizes, options));
+  KVARTO_TRY(std::vector<StepStore> step_stores, size_step_stores(model, options));
+  KVARTO_CHECK_OK(check_memory(sizes, step_stores, options));
 
   auto impl = std::make_unique<Impl>();
   impl->model = std::move(model);
@@ -202,6 +223,8 @@ Result<KvCache> KvCache::create(ModelSpec model, const CacheOptions& requested) 
     impl->stores.push_back(std::move(store));
     impl->add_slices(static_cast<std::uint32_t>(i), sizes[i].num_blocks);
   }
+  for (StepStore& store : step_stores) store.bytes.resize(store.total_bytes);
+  impl->step_stores = std::move(step_stores);
   impl->sequences.resize(options.num_sequences);
   for (Sequence& sequence : impl->sequences) {
     sequence.ranges.resize(sizes.size());

@@ -48,6 +48,16 @@ struct TrackStore {
   }
 };
 
+// The rows of a stream that lives for one step, [layer of the group][sequence slot][row]. They have
+// no blocks: every step writes them anew.
+struct StepStore {
+  std::uint32_t group = 0;
+  std::uint32_t stream = 0;
+  std::uint64_t bytes_per_sequence = 0;  // of one layer
+  std::uint64_t total_bytes = 0;
+  std::vector<std::byte> bytes;
+};
+
 // One sequence's part of a block table.
 struct TableRange {
   std::uint64_t first_block = 0;  // logical index of the first entry
@@ -81,6 +91,7 @@ struct KvCache::Impl {
   std::vector<Track> tracks;
   std::vector<TrackStore> stores;   // one a track
   std::vector<SliceArray> slices;   // by StreamId
+  std::vector<StepStore> step_stores;
   std::vector<Sequence> sequences;  // by slot
   std::vector<std::uint32_t> free_slots;
   std::vector<AppendPlan> append_plans;  // scratch of append()
@@ -116,6 +127,8 @@ struct KvCache::Impl {
                                        std::uint64_t num_tokens) const;
   void apply_append(std::uint32_t track, std::uint32_t slot, std::uint64_t num_tokens,
                     const AppendPlan& plan);
+
+  Grant move_rows(std::uint32_t track, std::uint32_t slot, std::span<const std::uint64_t> rows);
 
   // --- kv_cache_truncate.cc ---
   // Why the streams of `slot` do not allow `num_tokens`; nothing if they do.

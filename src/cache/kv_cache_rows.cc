@@ -232,6 +232,24 @@ Result<LayerView> KvCache::view(StreamId k, StreamId v,
   return LayerView(cache, std::move(views));
 }
 
+Result<std::span<std::byte>> KvCache::step_rows(SequenceId sequence, std::uint32_t layer,
+                                                std::string_view name) {
+  Impl& impl = *impl_;
+  KVARTO_TRY(const std::uint32_t slot, impl.slot_of(sequence));
+  for (StepStore& store : impl.step_stores) {
+    const LayerGroup& group = impl.model.groups[store.group];
+    const auto found = std::lower_bound(group.layers.begin(), group.layers.end(), layer);
+    if (found == group.layers.end() || *found != layer) continue;
+    if (group.streams[store.stream].name != name) continue;
+    const auto index = static_cast<std::uint64_t>(found - group.layers.begin());
+    return std::span(store.bytes)
+        .subspan((index * impl.sequences.size() + slot) * store.bytes_per_sequence,
+                 store.bytes_per_sequence);
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("layer {} has no stream \"{}\" of one step", layer, name));
+}
+
 std::byte* KvCache::writable_base(StreamId stream) {
   const Result<const SliceArray*> slice = impl_->slice_of(stream);
   if (!slice) return nullptr;

@@ -148,17 +148,20 @@ std::uint64_t peak_blocks(const Track& track, std::uint64_t tokens, std::uint64_
   const std::uint64_t rows = track.born_rows(tokens);
   if (rows == 0) return 0;
   const std::uint64_t unbounded = ceil_div(rows, track.rows_per_block);
-  const std::uint64_t n = track.lifetime.tokens;
-  const std::uint64_t chunk_rows =
-      std::max<std::uint64_t>(1, ceil_div(std::max<std::uint64_t>(chunk_tokens, 1),
-                                          track.tokens_per_row));
+  // Beyond `tokens` neither bound can bind, and the sums below stay small.
+  const std::uint64_t n = std::min(track.lifetime.tokens, tokens);
+  const std::uint64_t chunk = std::clamp<std::uint64_t>(chunk_tokens, 1, tokens);
+  // Rows that an append bears behind the row that its first token sees last: the first token
+  // bears one itself, or the group that it belongs to is not complete.
+  const std::uint64_t later_rows = ceil_div(chunk - 1, track.tokens_per_row);
+  const std::uint64_t chunk_rows = ceil_div(chunk, track.tokens_per_row);
   // `span` consecutive rows at the worst offset touch this many blocks.
   const auto blocks_of_span = [&](std::uint64_t span) {
     return span == 0 ? 0 : (span - 1 + track.rows_per_block - 1) / track.rows_per_block + 1;
   };
   switch (track.lifetime.kind) {
     case Lifetime::Kind::kWindow:
-      return std::min(unbounded, blocks_of_span(n - 1 + chunk_rows));
+      return std::min(unbounded, blocks_of_span(n + later_rows));
     case Lifetime::Kind::kTtl:
       return std::min(unbounded, blocks_of_span(ceil_div(n, track.tokens_per_row) + chunk_rows));
     case Lifetime::Kind::kChunk:

@@ -35,6 +35,8 @@ HEADER_PART = {
     "catalogue.h": "formats",
     "block_pool.h": "cache",
     "kv_cache.h": "cache",
+    "layout_convert.h": "cache",
+    "shared_kv_cache.h": "cache",
 }
 
 # Single includes that the table forbids and that stay, each with its reason.

@@ -73,6 +73,14 @@ TEST(Track, HoldsOneBlockMoreThanTheWindowWhenItStraddles) {
   EXPECT_EQ(peak_blocks(track, 100, 1), 7u);
 }
 
+// 4 tokens after token 5 bear one row, and the 5th token still saw two rows behind it.
+TEST(Track, HoldsTheRowsThatAnAppendBearsBesideTheWindowOfItsFirstToken) {
+  const Track track = track_with({Lifetime::Kind::kWindow, 2}, 1, 4);
+  EXPECT_EQ(peak_blocks(track, 1000, 1), 2u);
+  EXPECT_EQ(peak_blocks(track, 1000, 4), 3u);
+  EXPECT_EQ(peak_blocks(track, 1000, ~std::uint64_t{0}), 250u);
+}
+
 TEST(Track, SharesPrefixesInTheLeastCommonMultipleOfItsSpans) {
   EXPECT_EQ(share_unit_tokens({track_with({}, 16), track_with({}, 4, 4), track_with({}, 1, 128)}),
             128u);
