@@ -20,7 +20,7 @@ namespace kvarto {
 [[nodiscard]] Result<ModelSpec> open_model(std::string_view path);
 
 // The same from bytes in memory. `name` is used in messages and as the model's name.
-// Allocates at most 64 times the size of the text.
+// Allocates at most 64 times the size of the text for what it says, and the layers (4,096 at most).
 [[nodiscard]] Result<ModelSpec> read_config_json(std::string_view text, std::string_view name);
 
 }  // namespace kvarto
