@@ -69,12 +69,25 @@ Result<ModelSpec> with_weights(ModelSpec spec, const TensorFile& file) {
   return spec;
 }
 
+// The tensors of the model that `path` belongs to: of all shards if it is one of several and their
+// index lies beside it. `is_whole` = all of them are there.
+Result<TensorFile> read_all_tensors(const std::string& path, bool& is_whole) {
+  is_whole = true;
+  const auto stem = path.ends_with(kExtension) ? shard_stem(path) : std::nullopt;
+  if (!stem) return read_tensor_file(path);
+  const fs::path index = fs::path(path).parent_path() / (*stem + std::string(kIndexExtension));
+  if (is_file(index)) return read_safetensors_index(index.string());
+  is_whole = false;
+  return read_tensor_file(path);
+}
+
 }  // namespace
 
 Result<ModelSpec> open_safetensors_model(const std::string& path) {
-  const fs::path folder = fs::path(path).parent_path();
-  const std::string config = (folder / "config.json").string();
-  if (!is_file(path)) return fail(ErrorCode::kNotFound, fmt::format("{}: no such file", path));
+  bool is_whole = true;
+  // The file named comes first: what is wrong with it matters before what lies beside it.
+  KVARTO_TRY(const TensorFile file, read_all_tensors(path, is_whole));
+  const std::string config = (fs::path(path).parent_path() / "config.json").string();
   if (!is_file(config)) {
     return fail(ErrorCode::kNotFound,
                 fmt::format("{}: missing, expected beside {}, whose header names tensors but does "
@@ -82,23 +95,14 @@ Result<ModelSpec> open_safetensors_model(const std::string& path) {
                             config, path));
   }
   KVARTO_TRY(ModelSpec spec, open_model(config));
-  const auto stem = path.ends_with(kExtension) ? shard_stem(path) : std::nullopt;
-  if (!stem) {
-    KVARTO_TRY(const TensorFile file, read_tensor_file(path));
-    return with_weights(std::move(spec), file);
-  }
-  const fs::path index = folder / (*stem + std::string(kIndexExtension));
-  if (is_file(index)) {
-    KVARTO_TRY(const TensorFile file, read_safetensors_index(index.string()));
-    return with_weights(std::move(spec), file);
-  }
-  KVARTO_TRY(const TensorFile file, read_tensor_file(path));
   KVARTO_TRY(spec, with_weights(std::move(spec), file));
-  spec.weight_bytes = 0;
-  spec.notes.push_back(fmt::format(
-      "weights: {} is one shard of several and their index {} is missing, so that their bytes are "
-      "unknown",
-      path, index.string()));
+  if (!is_whole) {
+    spec.weight_bytes = 0;
+    spec.notes.push_back(fmt::format(
+        "weights: {} is one shard of several and their index is missing, so that their bytes are "
+        "unknown",
+        path));
+  }
   return spec;
 }
 
