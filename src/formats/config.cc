@@ -11,8 +11,10 @@
 #include <string>
 #include <utility>
 
+#include "formats/gguf_model.h"
 #include "formats/json_value.h"
 #include "kvarto/catalogue.h"
+#include "formats/safetensors_model.h"
 #include "kvarto/model_file.h"
 #include "spec/families.h"
 
@@ -126,7 +128,8 @@ Result<ModelSpec> open_folder(const std::string& path) {
   if (!spec.has_value() && spec.error().code == ErrorCode::kNotFound) {
     return fail(ErrorCode::kNotFound, fmt::format("{}: the folder holds no config.json", path));
   }
-  return spec;
+  if (!spec.has_value()) return spec;
+  return with_folder_weights(std::move(spec).value(), path);
 }
 
 }  // namespace
@@ -156,10 +159,10 @@ Result<ModelSpec> open_model(std::string_view path) {
                 fmt::format("{}: found {}, expected a file or folder", path, kind_of(status)));
   }
   if (path.ends_with(".safetensors") || path.ends_with(".safetensors.index.json")) {
-    return fail(ErrorCode::kUnsupported, fmt::format("{}: safetensors is not read yet", path));
+    return open_safetensors_model(text);
   }
   if (path.ends_with(".gguf") || has_gguf_magic(text)) {
-    return fail(ErrorCode::kUnsupported, fmt::format("{}: GGUF is not read yet", path));
+    return open_gguf_model(text);
   }
   return open_config(text);
 }

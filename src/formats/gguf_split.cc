@@ -1,11 +1,12 @@
 // Models split over several GGUF files, as gguf-split writes them.
 
 #include <algorithm>
-#include <unordered_set>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "base/printable.h"
+#include "base/repeated_name.h"
 #include "formats/gguf.h"
 
 namespace kvarto {
@@ -82,15 +83,14 @@ Status check_part(const GgufPart& part, std::uint64_t number, std::uint64_t coun
 
 // Tensors of all parts: as many as stated, and no name in two parts.
 Status check_tensors(const GgufFile& file) {
-  std::unordered_set<std::string_view> names;
+  std::vector<std::string_view> names;
   for (const GgufPart& part : file.parts) {
-    for (const GgufTensor& tensor : part.header.tensors) {
-      if (!names.insert(tensor.name).second) {
-        return fail(ErrorCode::kCorruptData,
-                    fmt::format("{}: tensor \"{}\": found it in an earlier part too, expected once",
-                                part.path, printable(tensor.name)));
-      }
-    }
+    for (const GgufTensor& tensor : part.header.tensors) names.push_back(tensor.name);
+  }
+  if (const auto twin = repeated_name(names)) {
+    return fail(ErrorCode::kCorruptData,
+                fmt::format("{}: tensor \"{}\": found it in two parts, expected it in one",
+                            file.parts[0].path, printable(names[*twin])));
   }
   constexpr std::string_view kKey = "split.tensors.count";
   if (file.parts[0].header.find(kKey) == nullptr) return {};

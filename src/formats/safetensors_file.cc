@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <unordered_set>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -63,10 +63,12 @@ Result<ShardTensors> read_weight_map(const Value& root, const std::string& path)
 // Whether the tensors from `first` on hold all of `wanted`; names the first that is missing.
 Status check_holds(const TensorFile& list, std::size_t first,
                    const std::vector<std::string_view>& wanted, const std::string& index_path) {
-  std::unordered_set<std::string_view> names;
-  for (std::size_t i = first; i < list.tensors.size(); ++i) names.insert(list.tensors[i].name);
-  const auto absent = std::find_if(wanted.begin(), wanted.end(),
-                                   [&](std::string_view name) { return !names.contains(name); });
+  std::vector<std::string_view> names;
+  for (std::size_t i = first; i < list.tensors.size(); ++i) names.push_back(list.tensors[i].name);
+  std::sort(names.begin(), names.end());
+  const auto absent = std::find_if(wanted.begin(), wanted.end(), [&](std::string_view name) {
+    return !std::binary_search(names.begin(), names.end(), name);
+  });
   if (absent == wanted.end()) return {};
   return fail(ErrorCode::kCorruptData,
               fmt::format("{}: tensor \"{}\": found none, expected it as {} says",
