@@ -109,6 +109,14 @@ Result<std::uint64_t> kv_memory(const Asked& asked, PlanReport* report) {
   return usable - weights;
 }
 
+// An option that the engine does not have is the user's mistake, not the file's.
+Result<Plan> as_usage(Result<Plan> planned) {
+  if (planned.has_value()) return planned;
+  Error error = std::move(planned).error();
+  if (error.code == ErrorCode::kUnsupported) error.code = ErrorCode::kInvalidArgument;
+  return tl::unexpected<Error>(std::move(error));
+}
+
 Result<EngineReport> engine_report(const PlanReport& report, EnginePlan plan) {
   EngineReport engine;
   engine.plan = std::move(plan);
@@ -165,7 +173,7 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
 
   const std::vector<std::string> engines =
       asked.engines.empty() ? std::vector<std::string>{"ideal", "kvarto"} : asked.engines;
-  KVARTO_TRY(Plan planned, plan(report.model, report.request, engines));
+  KVARTO_TRY(Plan planned, as_usage(plan(report.model, report.request, engines)));
   report.context = planned.context;
   report.is_default_context = planned.is_default_context;
   report.request.context = planned.context;

@@ -117,6 +117,13 @@ std::string short_real(double number) {
   return text;
 }
 
+std::string grouped_real(double number) {
+  const std::string text = short_real(number);
+  const std::size_t point = std::min(text.find('.'), text.size());
+  const Result<std::uint64_t> whole = parse_count(std::string_view(text).substr(0, point));
+  return whole.has_value() ? grouped(*whole) + text.substr(point) : text;
+}
+
 std::string short_seconds(double seconds) {
   if (seconds >= 1.0) return fmt::format("{:.2f} s", seconds);
   if (seconds >= 1e-3) return fmt::format("{:.2f} ms", seconds * 1e3);

@@ -20,6 +20,7 @@ namespace kvarto::cli {
 [[nodiscard]] std::string grouped(std::uint64_t number);     // "4,294,967,296"
 [[nodiscard]] std::string short_bytes(std::uint64_t bytes);  // "4.00 GiB", "12.50 MiB", "656 B"
 [[nodiscard]] std::string exact_bytes(std::uint64_t bytes);  // "4.00 GiB (4,294,967,296 B)"
+[[nodiscard]] std::string grouped_real(double number);       // "131,072", "3,712.25"; not below 0
 [[nodiscard]] std::string short_real(double number);         // at most three decimals, no zeros
 [[nodiscard]] std::string short_seconds(double seconds);     // "1.28 ms"
 [[nodiscard]] std::string short_flop(double flop);           // "1.42 TFLOP"

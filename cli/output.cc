@@ -90,7 +90,9 @@ void Table::print(Output& out, std::string_view indent) const {
     text.erase(text.find_last_not_of(' ') + 1);
     out.line(text);
   };
-  print_row([&](std::size_t c) -> const std::string& { return columns_[c].title; });
+  const bool has_titles = std::any_of(columns_.begin(), columns_.end(),
+                                      [](const Column& column) { return !column.title.empty(); });
+  if (has_titles) print_row([&](std::size_t c) -> const std::string& { return columns_[c].title; });
   for (const auto& cells : rows_) {
     print_row([&](std::size_t c) -> const std::string& { return cells[c]; });
   }

@@ -79,7 +79,7 @@ void print_sequence(const PlanReport& report, Output& out) {
   const SequenceCost& cost = report.sequence;
   Table table({{"", kLeft}, {"size"}, {"bytes"}});
   table.row({"fixed", short_bytes(cost.fixed_bytes), grouped(cost.fixed_bytes)});
-  table.row({"slope a token", "", short_real(cost.slope_bytes_per_token)});
+  table.row({"slope a token", "", grouped_real(cost.slope_bytes_per_token)});
   table.row({fmt::format("at {} tokens", grouped(cost.context)), short_bytes(cost.bytes),
              grouped(cost.bytes)});
   table.print(out);
@@ -92,39 +92,26 @@ std::string or_dash(const std::optional<std::uint64_t>& number) {
 void print_engines(const PlanReport& report, Output& out) {
   out.line();
   out.heading(report.request.tensor_parallel > 1 ? "all sequences, one rank" : "all sequences");
-  const bool has_fit = report.request.kv_memory_bytes > 0;
-  std::vector<Table::Column> columns{{"engine", kLeft}, {"profile", kLeft},
-                                     {"size"},          {"bytes"},
-                                     {"blocks"},        {"smallest device", kLeft}};
-  if (has_fit) {
-    columns.insert(columns.end() - 1,
-                   {{"tokens"}, {"concurrency"}, {"largest context"}, {"most sequences"}});
-  }
-  Table table(std::move(columns));
+  Table table({{"engine", kLeft},
+               {"profile", kLeft},
+               {"size"},
+               {"bytes"},
+               {"blocks"},
+               {"smallest device", kLeft}});
   for (const EngineReport& engine : report.engines) {
-    std::vector<std::string> cells{engine.plan.engine, engine.plan.profile,
-                                   short_bytes(engine.plan.bytes), grouped(engine.plan.bytes),
-                                   or_dash(engine.plan.blocks)};
-    if (has_fit) {
-      cells.push_back(or_dash(engine.plan.tokens));
-      cells.push_back(engine.plan.max_concurrency.has_value()
-                          ? fmt::format("{:.2f}", *engine.plan.max_concurrency)
-                          : "-");
-      cells.push_back(engine.fit.has_value() ? grouped(engine.fit->largest_context) : "-");
-      cells.push_back(engine.fit.has_value() ? grouped(engine.fit->largest_num_sequences) : "-");
-    }
-    cells.push_back(engine.smallest_device.has_value() ? engine.smallest_device->name : "none");
-    table.row(std::move(cells));
+    table.row({engine.plan.engine, engine.plan.profile, short_bytes(engine.plan.bytes),
+               grouped(engine.plan.bytes), or_dash(engine.plan.blocks),
+               engine.smallest_device.has_value() ? engine.smallest_device->name : "none"});
   }
   table.print(out);
-  if (has_fit) {
-    out.line(
-        fmt::format("  memory for the cache: {}", exact_bytes(report.request.kv_memory_bytes)));
-  }
   if (report.weight_bytes.has_value()) {
-    out.line(
-        fmt::format("  devices hold the weights as well: {}", exact_bytes(*report.weight_bytes)));
+    out.line(fmt::format("  the device holds the weights as well: {}",
+                         exact_bytes(*report.weight_bytes)));
   }
+}
+
+// What the engines printed and said, after their figures.
+void print_engine_words(const PlanReport& report, Output& out) {
   for (const EngineReport& engine : report.engines) {
     for (const auto& [name, text] : engine.plan.printed) {
       out.line(fmt::format("  {} prints {}: {}", engine.plan.engine, name, text));
@@ -137,6 +124,38 @@ void print_engines(const PlanReport& report, Output& out) {
   }
   for (const EngineRefusal& refusal : report.refusals) {
     out.note(fmt::format("{} cannot: {}", refusal.engine, refusal.error.message));
+  }
+}
+
+void print_fit(const PlanReport& report, Output& out) {
+  out.line();
+  out.heading(fmt::format("what fits into {}", exact_bytes(report.request.kv_memory_bytes)));
+  Table table({{"engine", kLeft},
+               {"largest context"},
+               {"most sequences"},
+               {"tokens"},
+               {"concurrency"},
+               {"blocks"}});
+  bool is_beyond_model = false;
+  for (const EngineReport& engine : report.engines) {
+    if (!engine.fit.has_value()) continue;
+    const std::uint64_t context = engine.fit->largest_context;
+    is_beyond_model = is_beyond_model || context > report.model.max_context;
+    table.row({engine.plan.engine, grouped(context), grouped(engine.fit->largest_num_sequences),
+               or_dash(engine.plan.tokens),
+               engine.plan.max_concurrency.has_value()
+                   ? fmt::format("{:.2f}", *engine.plan.max_concurrency)
+                   : "-",
+               or_dash(engine.plan.blocks)});
+  }
+  table.print(out);
+  out.line(fmt::format(
+      "  largest context: tokens a sequence for {} {}; most sequences: of {} tokens",
+      grouped(report.request.num_sequences),
+      report.request.num_sequences == 1 ? "sequence" : "sequences", grouped(report.context)));
+  if (is_beyond_model && report.model.max_context > 0) {
+    out.line(
+        fmt::format("  the model itself ends at {} tokens", grouped(report.model.max_context)));
   }
 }
 
@@ -261,6 +280,8 @@ void print_plan_text(const PlanReport& report, Output& out) {
   print_head(report, out);
   print_sequence(report, out);
   print_engines(report, out);
+  print_engine_words(report, out);
+  if (report.request.kv_memory_bytes > 0) print_fit(report, out);
   print_step(report, out);
   if (report.is_explained) {
     for (const EngineReport& engine : report.engines) print_ledger(engine.plan, out);

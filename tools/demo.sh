@@ -11,7 +11,7 @@ show() {
 }
 
 show inspect llama-3.1-8b
-show plan llama-3.1-8b -c 131072 --device-memory 24GiB --weights 16GB --device h100
+show plan llama-3.1-8b -c 131072 --device-memory 24GiB --weights 16GB --device h100-sxm-80gb
 show plan deepseek-v3.2 -c 131072 --kv-cache-dtype fp8_ds_mla --engine kvarto --explain
 show plan llama-3.1-8b -c 131072 --what-if mha,gqa:8,mqa,mla:512+64,dsa,csa,hca,multilevel:16,dynamic:0.25
 echo
