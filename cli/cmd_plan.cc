@@ -120,7 +120,8 @@ Result<Plan> as_usage(Result<Plan> planned) {
 Result<EngineReport> engine_report(const PlanReport& report, EnginePlan plan) {
   EngineReport engine;
   engine.plan = std::move(plan);
-  engine.smallest_device = smallest_device(engine.plan.bytes + report.weight_bytes.value_or(0));
+  engine.smallest_device =
+      smallest_device(engine.plan.bytes + report.weight_bytes.value_or(0), catalogue_devices());
   const std::uint64_t memory = report.request.kv_memory_bytes;
   if (memory > 0) {
     const std::string name = engine.plan.profile.empty()
