@@ -18,7 +18,7 @@ test:
 	@tools/run_tests.sh
 
 bench:
-	@tools/install_packages.sh build bench
+	@tools/install_packages.sh build test bench
 	@test -f build/bench/build.ninja || cmake --preset bench
 	@cmake --build build/bench
 	@tools/run_benchmarks.sh

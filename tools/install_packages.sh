@@ -3,6 +3,10 @@
 # Asks for sudo only if something is missing and the caller is not root.
 set -euo pipefail
 list="$(dirname "$0")/../packages.txt"
+if ! command -v dpkg-query >/dev/null; then
+  echo "not a Debian system: packages.txt lists what the build needs" >&2
+  exit 0
+fi
 missing=()
 for stage in "$@"; do
   while read -r package; do
@@ -11,10 +15,6 @@ for stage in "$@"; do
   done < <(awk -v s="$stage" '$1 == s { print $2 }' "$list")
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
-if ! command -v apt-get >/dev/null; then
-  echo "missing packages: ${missing[*]} (install them with your system's package tool)" >&2
-  exit 1
-fi
 as_root=()
 [ "$(id -u)" -eq 0 ] || as_root=(sudo)
 echo "installing: ${missing[*]}" >&2

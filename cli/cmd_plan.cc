@@ -1,0 +1,244 @@
+// kvarto plan: what a model's cache costs, on which engine, and why.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "command.h"
+#include "kvarto/catalogue.h"
+#include "model_options.h"
+#include "numbers.h"
+#include "plan_report.h"
+
+namespace kvarto::cli {
+namespace {
+
+// The longest context that is searched for: far above any model's, so that memory decides.
+constexpr std::uint64_t kMaxSearchedTokens = std::uint64_t{1} << 40;
+// The share of a device's memory that an engine takes; vLLM's documented default.
+constexpr double kDefaultUtilization = 0.9;
+
+struct Asked {
+  ModelOptions model;
+  std::optional<std::uint64_t> context, num_sequences, tensor_parallel, block_size, micro_batch;
+  bool is_swa_full = false;
+  bool is_unified = false;
+  std::optional<std::uint64_t> kv_memory, device_memory, weights;
+  std::optional<double> utilization;
+  std::vector<std::string> engines;
+  std::string device;
+  std::vector<std::string> what_if;
+  std::vector<std::string> lengths;
+  bool is_explained = false;
+  bool is_json = false;
+};
+
+Result<PlanRequest> request_of(const Asked& asked) {
+  const std::uint64_t ranks = asked.tensor_parallel.value_or(1);
+  if (ranks > std::numeric_limits<std::uint32_t>::max()) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--tensor-parallel-size: found {}, expected at most 4294967295", ranks));
+  }
+  PlanRequest request;
+  request.context = asked.context.value_or(0);
+  request.num_sequences = asked.num_sequences.value_or(1);
+  request.types = cache_types(asked.model);
+  request.tensor_parallel = static_cast<std::uint32_t>(ranks);
+  request.block_size = asked.block_size.value_or(0);
+  request.micro_batch = asked.micro_batch.value_or(0);
+  request.is_swa_full = asked.is_swa_full;
+  if (asked.is_unified) request.is_unified = true;
+  return request;
+}
+
+// Weights that one rank holds: as stated, else as the file says; nullopt if neither does.
+std::optional<std::uint64_t> rank_weights(const Asked& asked, const ModelSpec& model,
+                                          std::uint32_t ranks) {
+  const std::uint64_t weights = asked.weights.value_or(model.weight_bytes);
+  if (weights == 0 && !asked.weights.has_value()) return std::nullopt;
+  return weights / ranks + (weights % ranks == 0 ? 0 : 1);
+}
+
+// The memory for the cache on one rank; 0 if none was stated. Sets notes of what was assumed.
+Result<std::uint64_t> kv_memory(const Asked& asked, PlanReport* report) {
+  const bool has_share = asked.utilization.has_value();
+  if (asked.kv_memory.has_value()) {
+    if (asked.device_memory.has_value() || has_share) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "--kv-memory states the memory for the cache; give it alone, or --device-memory");
+    }
+    if (*asked.kv_memory == 0) {
+      return fail(ErrorCode::kInvalidArgument, "--kv-memory: found 0, expected at least one byte");
+    }
+    return *asked.kv_memory;
+  }
+  std::optional<std::uint64_t> memory = asked.device_memory;
+  const bool wants_device = has_share || report->weight_bytes.has_value();
+  if (!memory.has_value() && report->device.has_value() && wants_device) {
+    memory = report->device->memory_bytes;
+  }
+  if (!memory.has_value()) {
+    if (!has_share) return 0;
+    return fail(ErrorCode::kInvalidArgument,
+                "--gpu-memory-utilization: a share of what? give --device-memory or --device");
+  }
+  if (!has_share) {
+    report->notes.push_back(
+        fmt::format("{} of the device's memory is used (default of "
+                    "--gpu-memory-utilization)",
+                    kDefaultUtilization));
+  }
+  if (!report->weight_bytes.has_value()) {
+    report->notes.emplace_back(
+        "the weights are not counted: the model's file does not say their "
+        "bytes; give --weights");
+  }
+  const double share = asked.utilization.value_or(kDefaultUtilization);
+  const auto usable = static_cast<std::uint64_t>(static_cast<double>(*memory) * share);
+  const std::uint64_t weights = report->weight_bytes.value_or(0);
+  if (usable <= weights) {
+    return fail(
+        ErrorCode::kOutOfMemory,
+        fmt::format("{} of {} is {}, and the weights take {}: nothing is left for the cache",
+                    short_real(share), short_bytes(*memory), short_bytes(usable),
+                    short_bytes(weights)));
+  }
+  return usable - weights;
+}
+
+// An option that the engine does not have is the user's mistake, not the file's.
+Result<Plan> as_usage(Result<Plan> planned) {
+  if (planned.has_value()) return planned;
+  Error error = std::move(planned).error();
+  if (error.code == ErrorCode::kUnsupported) error.code = ErrorCode::kInvalidArgument;
+  return tl::unexpected<Error>(std::move(error));
+}
+
+Result<EngineReport> engine_report(const PlanReport& report, EnginePlan plan) {
+  EngineReport engine;
+  engine.plan = std::move(plan);
+  engine.smallest_device =
+      smallest_device(engine.plan.bytes + report.weight_bytes.value_or(0), catalogue_devices());
+  const std::uint64_t memory = report.request.kv_memory_bytes;
+  if (memory > 0) {
+    const std::string name = engine.plan.profile.empty()
+                                 ? engine.plan.engine
+                                 : engine.plan.engine + "@" + engine.plan.profile;
+    EngineFit fit;
+    KVARTO_TRY(fit.largest_context,
+               largest_context(report.model, report.request, name, memory, kMaxSearchedTokens));
+    KVARTO_TRY(fit.largest_num_sequences,
+               largest_num_sequences(report.model, report.request, name, memory));
+    engine.fit = fit;
+  }
+  return engine;
+}
+
+Result<std::vector<std::uint64_t>> parse_lengths(const std::vector<std::string>& words) {
+  std::vector<std::uint64_t> lengths;
+  for (const std::string& word : words) {
+    const Result<std::uint64_t> length = parse_count(word);
+    if (!length.has_value()) {
+      return fail(ErrorCode::kInvalidArgument, "--lengths: " + length.error().message);
+    }
+    lengths.push_back(*length);
+  }
+  return lengths;
+}
+
+Status add_tables(const Asked& asked, PlanReport* report) {
+  if (!asked.what_if.empty()) {
+    KVARTO_TRY(const WhatIfDefaults defaults, what_if_defaults(asked.model));
+    KVARTO_TRY(report->what_if, what_if(report->model, report->request, asked.what_if, defaults));
+  }
+  if (!asked.lengths.empty()) {
+    KVARTO_TRY(const std::vector<std::uint64_t> lengths, parse_lengths(asked.lengths));
+    KVARTO_TRY(report->reservation, compare_reservation(report->model, report->request, lengths));
+  }
+  return {};
+}
+
+Result<ExitCode> run(const Asked& asked, Output& out) {
+  PlanReport report;
+  KVARTO_TRY(report.model, open_asked(asked.model));
+  KVARTO_TRY(report.request, request_of(asked));
+  report.notes = report.model.notes;
+  report.weight_bytes = rank_weights(asked, report.model, report.request.tensor_parallel);
+  if (!asked.device.empty()) {
+    KVARTO_TRY(report.device, catalogue_device(asked.device));
+  }
+  KVARTO_TRY(report.request.kv_memory_bytes, kv_memory(asked, &report));
+
+  const std::vector<std::string> engines =
+      asked.engines.empty() ? std::vector<std::string>{"ideal", "kvarto"} : asked.engines;
+  KVARTO_TRY(Plan planned, as_usage(plan(report.model, report.request, engines)));
+  report.context = planned.context;
+  report.is_default_context = planned.is_default_context;
+  report.request.context = planned.context;
+  report.sequence = planned.sequence;
+  report.step = planned.step;
+  report.refusals = std::move(planned.refusals);
+  // The planner may repeat a note of the model.
+  for (std::string& note : planned.notes) {
+    if (std::find(report.notes.begin(), report.notes.end(), note) == report.notes.end()) {
+      report.notes.push_back(std::move(note));
+    }
+  }
+  for (EnginePlan& engine : planned.engines) {
+    KVARTO_TRY(EngineReport done, engine_report(report, std::move(engine)));
+    report.engines.push_back(std::move(done));
+  }
+  KVARTO_CHECK_OK(add_tables(asked, &report));
+  report.is_explained = asked.is_explained;
+  asked.is_json ? print_plan_json(report, out) : print_plan_text(report, out);
+  return ExitCode::kDone;
+}
+
+Runner declare(OptionSet& options) {
+  auto asked = std::make_shared<Asked>();
+  declare_model(options, &asked->model);
+  options.section("load");
+  options.count("-c,--ctx-size,--max-model-len,--context-length", 1, &asked->context,
+                "tokens a sequence (default: the smaller of the model's maximum and 32768)");
+  options.count("-np,--parallel,--max-num-seqs,--batch", 1, &asked->num_sequences,
+                "sequences (default 1)");
+  options.count("-tp,--tensor-parallel-size", 1, &asked->tensor_parallel,
+                "ranks that share the heads (default 1)");
+  options.section("engines");
+  options.list("--engine", "E", &asked->engines,
+               fmt::format("one of {}, or all; may be repeated; NAME@PROFILE for a version "
+                           "(default ideal and kvarto)",
+                           fmt::join(engine_names(), " ")));
+  options.count("--block-size,--page-size", 1, &asked->block_size, "tokens a block");
+  options.count("-ub,--ubatch-size,--max-num-batched-tokens", 1, &asked->micro_batch,
+                "tokens appended at once");
+  options.flag("--swa-full", &asked->is_swa_full, "keep sliding windows in full");
+  options.flag("-kvu,--kv-unified", &asked->is_unified, "one pool for all sequences");
+  options.section("memory and device");
+  options.size("--kv-memory", &asked->kv_memory, "memory for the cache: what fits?");
+  options.size("--device-memory", &asked->device_memory,
+               "memory of a device, of which the cache takes what the weights leave");
+  options.fraction("--gpu-memory-utilization,--mem-fraction-static", &asked->utilization,
+                   "share of the device's memory that is used (default 0.9)");
+  options.size("--weights", &asked->weights, "bytes of the weights, all ranks together");
+  options.text("--device", "NAME", &asked->device,
+               "least time of decode and prefill there (see kvarto models --devices)");
+  options.section("tables");
+  options.flag("--explain", &asked->is_explained, "the ledger as a tree: every byte has a cause");
+  options.list("--what-if", "A,B", &asked->what_if,
+               "the same model under other architectures (words of --arch)");
+  options.list("--lengths", "N,N", &asked->lengths,
+               "contiguous against paged reservation for sequences of these lengths");
+  options.flag("--json", &asked->is_json, "one JSON document on standard output");
+  return [asked](Output& out) { return run(*asked, out); };
+}
+
+}  // namespace
+
+const Command kPlanCommand{"plan", "MODEL [options]",
+                           "what the cache costs, on which engine, and why", declare};
+
+}  // namespace kvarto::cli

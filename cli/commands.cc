@@ -1,0 +1,14 @@
+#include "command.h"
+
+namespace kvarto::cli {
+
+std::span<const Command* const> commands() {
+  static constexpr const Command* kAll[] = {
+      &kInspectCommand,
+      &kPlanCommand,
+      &kModelsCommand,
+  };
+  return kAll;
+}
+
+}  // namespace kvarto::cli

@@ -1,0 +1,42 @@
+// The options that name a model, its cache types and another architecture; the same in every
+// command that takes MODEL.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kvarto/model_spec.h"
+#include "kvarto/plan.h"
+#include "kvarto/result.h"
+#include "options.h"
+
+namespace kvarto::cli {
+
+struct ModelOptions {
+  std::string model;  // "" = a geometry: an architecture and numbers alone
+  std::string key_type;
+  std::string value_type;
+  std::string both_types;
+  std::string index_type;
+  std::string architecture;
+  std::optional<std::uint64_t> layers;
+  std::optional<std::uint64_t> q_heads, kv_heads, head_dim, v_head_dim;
+  std::optional<std::uint64_t> latent_dim, rope_dim, index_heads, index_dim;
+  std::optional<std::uint64_t> top_k, window, group;
+  std::optional<double> ratio;
+};
+
+void declare_model(OptionSet& options, ModelOptions* asked);
+
+// The types asked for. `--cache-type-k` and `--cache-type-v` go before `--kv-cache-dtype`.
+[[nodiscard]] CacheTypes cache_types(const ModelOptions& asked);
+// Errors: kInvalidArgument for numbers beyond 32 bits.
+[[nodiscard]] Result<WhatIfDefaults> what_if_defaults(const ModelOptions& asked);
+// Opens the model, under `--arch` if given; without a model, builds one from `--arch` and its
+// numbers. Errors: those of open_model(), with_architecture() and geometry_model(); a missing file
+// is kIo, an unknown name kNotFound.
+[[nodiscard]] Result<ModelSpec> open_asked(const ModelOptions& asked);
+
+}  // namespace kvarto::cli

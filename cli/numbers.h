@@ -1,0 +1,28 @@
+// Numbers as users type them and as they read them.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "kvarto/result.h"
+
+namespace kvarto::cli {
+
+// Whole decimal digits. Errors: kInvalidArgument.
+[[nodiscard]] Result<std::uint64_t> parse_count(std::string_view text);
+// A number, whole or with a fraction, and one of B, kB, KB, KiB, MB, MiB, GB, GiB, TB, TiB in any
+// case; a bare K, M, G or T is binary, as in the engines' flags.
+[[nodiscard]] Result<std::uint64_t> parse_size(std::string_view text);
+[[nodiscard]] Result<double> parse_real(std::string_view text);
+
+[[nodiscard]] std::string grouped(std::uint64_t number);     // "4,294,967,296"
+[[nodiscard]] std::string short_bytes(std::uint64_t bytes);  // "4.00 GiB", "12.50 MiB", "656 B"
+[[nodiscard]] std::string exact_bytes(std::uint64_t bytes);  // "4.00 GiB (4,294,967,296 B)"
+[[nodiscard]] std::string grouped_real(double number);       // "131,072", "3,712.25"; not below 0
+[[nodiscard]] std::string short_real(double number);         // at most three decimals, no zeros
+[[nodiscard]] std::string short_seconds(double seconds);     // "1.28 ms"
+[[nodiscard]] std::string short_flop(double flop);           // "1.42 TFLOP"
+
+}  // namespace kvarto::cli

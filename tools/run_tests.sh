@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Builds and runs every test: the release build with warnings as errors, then the parts that read
+# outside data again under the address and undefined-behaviour sanitizers.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+step() { echo "== $*"; }
+
+# Configures the preset once; later runs build only what changed.
+configure() { [ -f "build/$1/build.ninja" ] || cmake --preset "$1" >/dev/null; }
+
+if command -v clang-format-14 >/dev/null && git rev-parse --git-dir >/dev/null 2>&1; then
+  step "format"
+  tools/check_format.sh
+fi
+
+step "release build, warnings are errors"
+configure test
+cmake --build build/test
+
+step "all tests"
+ctest --test-dir build/test --output-on-failure -j "$(nproc)"
+
+step "tests under the address and undefined-behaviour sanitizers"
+configure asan
+cmake --build build/asan
+ctest --test-dir build/asan --output-on-failure -j "$(nproc)" -L 'unit|property|fuzz'
+
+step "done"
