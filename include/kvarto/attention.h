@@ -22,12 +22,12 @@ namespace kvarto {
 //   s = s + alibi_slopes[head] * (j - i)
 // and the sink logit of a head, where given, takes part in the softmax's denominator alone.
 struct AttentionOptions {
-  std::optional<float> scale;            // unset: 1 / sqrt(qk_dim)
-  float soft_cap = 0;                    // 0: off
-  std::span<const float> alibi_slopes;   // [num_q_heads]; empty: off
-  std::uint64_t window = 0;              // tokens, the query's own included; 0: off
-  std::uint64_t chunk = 0;               // a query sees its own chunk of so many tokens; 0: off
-  std::span<const float> sink_logits;    // [num_q_heads]; empty: off
+  std::optional<float> scale;           // unset: 1 / sqrt(qk_dim)
+  float soft_cap = 0;                   // 0: off
+  std::span<const float> alibi_slopes;  // [num_q_heads]; empty: off
+  std::uint64_t window = 0;             // tokens, the query's own included; 0: off
+  std::uint64_t chunk = 0;              // a query sees its own chunk of so many tokens; 0: off
+  std::span<const float> sink_logits;   // [num_q_heads]; empty: off
 };
 
 // One query token per sequence: the last of its num_tokens.

@@ -14,8 +14,7 @@ constexpr std::uint32_t kMaxThreads = 1024;
 AttentionReport start_report(const CacheView& view, const KernelTable& kernels,
                              std::size_t num_threads) {
   AttentionReport report;
-  report.kernel =
-      view.k.layout.order == RowOrder::kHeadTiles ? "dense_tiles" : "dense_rows";
+  report.kernel = view.k.layout.order == RowOrder::kHeadTiles ? "dense_tiles" : "dense_rows";
   report.isa = kernels.name;
   report.layout = layout_of(view);
   report.arith = "f32";
@@ -69,8 +68,7 @@ Result<AttentionReport> decode_with(RunnerState& state, const DecodeCall& call) 
   work.pool = &state.pool;
   work.scratch = state.scratch;
   work.parts = &state.parts;
-  AttentionReport report =
-      start_report(call.view, *state.kernels, state.pool.num_threads());
+  AttentionReport report = start_report(call.view, *state.kernels, state.pool.num_threads());
   run_decode(work, visible, report);
   return report;
 }

@@ -11,14 +11,17 @@ namespace {
 
 Result<Element> element_of(const StreamView& stream, std::string_view name) {
   switch (stream.codec) {
-    case Codec::kF32: return Element::kF32;
-    case Codec::kF16: return Element::kF16;
-    case Codec::kBF16: return Element::kBF16;
-    default: break;
+    case Codec::kF32:
+      return Element::kF32;
+    case Codec::kF16:
+      return Element::kF16;
+    case Codec::kBF16:
+      return Element::kBF16;
+    default:
+      break;
   }
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("{}: codec: found {}, expected f32, f16 or bf16", name,
-                          codec_info(stream.codec).name));
+  return fail(ErrorCode::kUnsupported, fmt::format("{}: codec: found {}, expected f32, f16 or bf16",
+                                                   name, codec_info(stream.codec).name));
 }
 
 Status check_stream(const StreamView& stream, std::string_view name) {
@@ -29,9 +32,8 @@ Status check_stream(const StreamView& stream, std::string_view name) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("{}: heads: found 0", name));
   }
   if (stream.width == 0 || stream.width > kMaxHeadDim) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: width: found {}, expected 1 to {}", name, stream.width,
-                            kMaxHeadDim));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: width: found {}, expected 1 to {}",
+                                                         name, stream.width, kMaxHeadDim));
   }
   return {};
 }
@@ -40,8 +42,8 @@ Status check_view(const CacheView& view) {
   KVARTO_CHECK_OK(check_stream(view.k, "k"));
   KVARTO_CHECK_OK(check_stream(view.v, "v"));
   if (view.k.heads != view.v.heads) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("v: heads: found {}, expected {} as in k",
-                                                         view.v.heads, view.k.heads));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("v: heads: found {}, expected {} as in k", view.v.heads, view.k.heads));
   }
   if (view.rows_per_block == 0) {
     return fail(ErrorCode::kInvalidArgument, "view: rows_per_block: found 0");
@@ -84,9 +86,8 @@ Status check_size(std::string_view name, std::size_t found, std::uint64_t querie
   const auto rows = checked_mul(queries, heads);
   const auto size = rows.has_value() ? checked_mul(*rows, dim) : std::nullopt;
   if (size.has_value() && *size == found) return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: found {} values, expected {} x {} x {}", name, found, queries, heads,
-                          dim));
+  return fail(ErrorCode::kInvalidArgument, fmt::format("{}: found {} values, expected {} x {} x {}",
+                                                       name, found, queries, heads, dim));
 }
 
 std::uint32_t round_up_floats(std::uint32_t count) {
@@ -105,8 +106,7 @@ Result<PassShape> check_call(const CallShape& call, const KernelTable& kernels) 
                             call.num_q_heads, view.k.heads));
   }
   KVARTO_CHECK_OK(check_options(options, call.num_q_heads));
-  KVARTO_CHECK_OK(
-      check_size("q", call.q_size, call.num_queries, call.num_q_heads, view.k.width));
+  KVARTO_CHECK_OK(check_size("q", call.q_size, call.num_queries, call.num_q_heads, view.k.width));
   KVARTO_CHECK_OK(
       check_size("out", call.out_size, call.num_queries, call.num_q_heads, view.v.width));
   if (call.lse_size != 0) {
@@ -121,8 +121,7 @@ Result<PassShape> check_call(const CallShape& call, const KernelTable& kernels) 
   shape.v_dim = view.v.width;
   shape.q_stride = round_up_floats(shape.qk_dim);
   shape.acc_stride = round_up_floats(shape.v_dim);
-  const float scale =
-      options.scale.value_or(1.0f / std::sqrt(static_cast<float>(shape.qk_dim)));
+  const float scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(shape.qk_dim)));
   shape.query_scale = scale * kLog2E;
   shape.soft_cap = options.soft_cap * kLog2E;
   return shape;

@@ -197,10 +197,8 @@ class Decoder {
     for (std::uint32_t q_head = 0; q_head < call.num_q_heads; ++q_head) {
       for (std::size_t i = 0; i < parts.size(); ++i) {
         const std::uint32_t segment = split_.items[parts[i].item].segment;
-        const HeadState state =
-            state_of(segment, states_of(parts[i].item), q_head / group_size_);
-        const std::size_t query =
-            std::size_t{parts[i].member} * group_size_ + q_head % group_size_;
+        const HeadState state = state_of(segment, states_of(parts[i].item), q_head / group_size_);
+        const std::size_t query = std::size_t{parts[i].member} * group_size_ + q_head % group_size_;
         results[i] = {state.acc + query * work_.shape.acc_stride, state.sum + query * kPadFloats,
                       state.maximum[query]};
       }
@@ -218,11 +216,11 @@ class Decoder {
   std::uint32_t group_size_;
   std::vector<Segment> segments_;
   SplitPlan split_;
-  std::vector<SegmentQueries> queries_;        // by segment
-  std::vector<std::vector<Part>> parts_of_;    // by sequence
-  std::vector<std::uint8_t> is_alone_;         // by sequence: written by the item that covers it
-  std::vector<std::uint8_t> is_final_;         // by item
-  std::vector<std::size_t> part_begin_;        // by item: place in `parts`
+  std::vector<SegmentQueries> queries_;      // by segment
+  std::vector<std::vector<Part>> parts_of_;  // by sequence
+  std::vector<std::uint8_t> is_alone_;       // by sequence: written by the item that covers it
+  std::vector<std::uint8_t> is_final_;       // by item
+  std::vector<std::size_t> part_begin_;      // by item: place in `parts`
   std::size_t part_floats_ = 0;
 };
 

@@ -17,7 +17,6 @@ struct DecodeWork {
 };
 
 // Runs it and fills in the counts of `report`.
-void run_decode(const DecodeWork& work, std::span<const RowRange> visible,
-                AttentionReport& report);
+void run_decode(const DecodeWork& work, std::span<const RowRange> visible, AttentionReport& report);
 
 }  // namespace kvarto

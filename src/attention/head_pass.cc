@@ -52,8 +52,7 @@ void pack_queries(const PassShape& shape, std::span<const QueryTile> tiles,
   for (const QueryTile& tile : tiles) {
     PackQueriesArgs args;
     args.rows = rows.data() + tile.first;
-    args.num_queries =
-        std::min(tile.size, static_cast<std::uint32_t>(rows.size()) - tile.first);
+    args.num_queries = std::min(tile.size, static_cast<std::uint32_t>(rows.size()) - tile.first);
     args.tile = tile.size;
     args.dim = shape.qk_dim;
     args.stride = shape.q_stride;
@@ -63,39 +62,64 @@ void pack_queries(const PassShape& shape, std::span<const QueryTile> tiles,
   }
 }
 
-void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args,
-              const HeadState& state) {
-  const KernelTable& kernels = *shape.kernels;
-  const RowChunk& chunk = *args.chunk;
-  const bool is_prefetching = args.next_chunk != nullptr;
-  const auto k_index = static_cast<std::size_t>(shape.k_element);
-  const auto v_index = static_cast<std::size_t>(shape.v_element);
-  const auto& score_kernels =
-      shape.is_tiled ? kernels.score_tiles[k_index] : kernels.score_rows[k_index];
+namespace {
 
+void score_tiles(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args) {
+  const auto element = static_cast<std::size_t>(shape.k_element);
+  const auto& kernels =
+      shape.is_tiled ? shape.kernels->score_tiles[element] : shape.kernels->score_rows[element];
+  const bool is_prefetching = args.next_chunk != nullptr;
   ScoreArgs score;
   score.k = args.k;
-  score.offsets = chunk.k.data();
+  score.offsets = args.chunk->k.data();
   score.next_k = is_prefetching ? args.next_k : nullptr;
   score.next_offsets = is_prefetching ? args.next_chunk->k.data() : nullptr;
-  score.count = chunk.num_keys;
+  score.count = args.chunk->num_keys;
   score.dim = shape.qk_dim;
   score.q_stride = shape.q_stride;
   score.score_stride = kChunkRows;
   for (const QueryTile& tile : tiles) {
     score.q = args.q + std::size_t{tile.first} * shape.q_stride;
     score.scores = args.scores + std::size_t{tile.first} * kChunkRows;
-    score_kernels[tile.kernel](score);
+    kernels[tile.kernel](score);
     score.next_k = nullptr;  // once is enough
   }
+}
 
-  const std::uint32_t num_padded = tiles.back().first + tiles.back().size;
+void accumulate_tiles(const PassShape& shape, std::span<const QueryTile> tiles,
+                      const PassArgs& args, const HeadState& state) {
+  const auto& kernels = shape.kernels->accumulate[static_cast<std::size_t>(shape.v_element)];
+  const bool is_prefetching = args.next_chunk != nullptr;
+  AccumulateArgs accumulate;
+  accumulate.v = args.v;
+  accumulate.offsets = args.chunk->v.data();
+  accumulate.next_v = is_prefetching ? args.next_v : nullptr;
+  accumulate.next_offsets = is_prefetching ? args.next_chunk->v.data() : nullptr;
+  accumulate.first_row = args.chunk->first_row;
+  accumulate.end_row = args.chunk->end_row;
+  accumulate.dim = shape.v_dim;
+  accumulate.p_stride = kChunkRows;
+  accumulate.acc_stride = shape.acc_stride;
+  for (const QueryTile& tile : tiles) {
+    accumulate.p = args.scores + std::size_t{tile.first} * kChunkRows;
+    accumulate.correction = state.correction + tile.first;
+    accumulate.acc = state.acc + std::size_t{tile.first} * shape.acc_stride;
+    kernels[tile.kernel](accumulate);
+    accumulate.next_v = nullptr;
+  }
+}
+
+}  // namespace
+
+void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args,
+              const HeadState& state) {
+  score_tiles(shape, tiles, args);
   SoftmaxArgs softmax;
   softmax.scores = args.scores;
   softmax.score_stride = kChunkRows;
-  softmax.num_queries = num_padded;
-  softmax.first_row = chunk.first_row;
-  softmax.end_row = chunk.end_row;
+  softmax.num_queries = tiles.back().first + tiles.back().size;
+  softmax.first_row = args.chunk->first_row;
+  softmax.end_row = args.chunk->end_row;
   softmax.query_first = args.query_first;
   softmax.query_end = args.query_end;
   softmax.soft_cap = shape.soft_cap;
@@ -104,25 +128,8 @@ void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const Pa
   softmax.maximum = state.maximum;
   softmax.correction = state.correction;
   softmax.sum = state.sum;
-  kernels.softmax(softmax);
-
-  AccumulateArgs accumulate;
-  accumulate.v = args.v;
-  accumulate.offsets = chunk.v.data();
-  accumulate.next_v = is_prefetching ? args.next_v : nullptr;
-  accumulate.next_offsets = is_prefetching ? args.next_chunk->v.data() : nullptr;
-  accumulate.first_row = chunk.first_row;
-  accumulate.end_row = chunk.end_row;
-  accumulate.dim = shape.v_dim;
-  accumulate.p_stride = kChunkRows;
-  accumulate.acc_stride = shape.acc_stride;
-  for (const QueryTile& tile : tiles) {
-    accumulate.p = args.scores + std::size_t{tile.first} * kChunkRows;
-    accumulate.correction = state.correction + tile.first;
-    accumulate.acc = state.acc + std::size_t{tile.first} * shape.acc_stride;
-    kernels.accumulate[v_index][tile.kernel](accumulate);
-    accumulate.next_v = nullptr;
-  }
+  shape.kernels->softmax(softmax);
+  accumulate_tiles(shape, tiles, args, state);
 }
 
 }  // namespace kvarto

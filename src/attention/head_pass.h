@@ -26,7 +26,7 @@ struct PassShape {
   const KernelTable* kernels = nullptr;
   Element k_element{};
   Element v_element{};
-  bool is_tiled = false;       // keys in transposed tiles
+  bool is_tiled = false;  // keys in transposed tiles
   std::uint32_t qk_dim = 0;
   std::uint32_t v_dim = 0;
   std::uint32_t q_stride = 0;    // floats of one packed query
@@ -59,10 +59,10 @@ struct PassArgs {
   const RowChunk* next_chunk = nullptr;  // rows that the next pass reads; null: no prefetch
   const std::byte* next_k = nullptr;
   const std::byte* next_v = nullptr;
-  const float* q = nullptr;         // packed
-  float* scores = nullptr;          // [num_padded][kChunkRows]
-  const float* slopes = nullptr;    // [num_padded], log2 units; null: no ALiBi
-  float* distances = nullptr;       // [num_padded]
+  const float* q = nullptr;                    // packed
+  float* scores = nullptr;                     // [num_padded][kChunkRows]
+  const float* slopes = nullptr;               // [num_padded], log2 units; null: no ALiBi
+  float* distances = nullptr;                  // [num_padded]
   const std::uint32_t* query_first = nullptr;  // as in SoftmaxArgs
   const std::uint32_t* query_end = nullptr;
 };

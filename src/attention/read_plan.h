@@ -24,7 +24,7 @@ struct RowRange {
 
 // Rows that are read once for all `members`.
 struct Segment {
-  RowRange rows;                     // not empty
+  RowRange rows;                       // not empty
   std::vector<std::uint32_t> members;  // sequence numbers; the table of the first one is read
 };
 

@@ -5,7 +5,6 @@
 namespace kvarto {
 namespace {
 
-
 class Locator {
  public:
   Locator(const CacheView& view, const SequenceView& sequence)
@@ -22,8 +21,8 @@ class Locator {
     while (i < count) {
       const std::uint64_t unit = position % rows_per_block_ / unit_rows;
       const std::uint64_t units_left = rows_per_block_ / unit_rows - unit;
-      std::uint64_t offset = block_of(position) * stream.block_stride_bytes +
-                             unit * stream.layout.row_stride_bytes;
+      std::uint64_t offset =
+          block_of(position) * stream.block_stride_bytes + unit * stream.layout.row_stride_bytes;
       const auto end = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, i + units_left));
       for (; i < end; ++i, offset += stream.layout.row_stride_bytes) {
         offsets[i] = offset;
@@ -43,8 +42,7 @@ class Locator {
 std::uint64_t fill_chunk(const CacheView& view, const SequenceView& sequence, RowRange rows,
                          RowChunk& chunk) {
   const bool is_tiled = view.k.layout.order == RowOrder::kHeadTiles;
-  const std::uint64_t begin =
-      is_tiled ? rows.first / kKeyTileRows * kKeyTileRows : rows.first;
+  const std::uint64_t begin = is_tiled ? rows.first / kKeyTileRows * kKeyTileRows : rows.first;
   const std::uint64_t end = std::min(rows.end, (begin / kChunkRows + 1) * kChunkRows);
   chunk.first_position = begin;
   chunk.first_row = static_cast<std::uint32_t>(rows.first - begin);

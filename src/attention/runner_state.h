@@ -17,7 +17,7 @@ struct ThreadScratch {
   AlignedFloats queries;  // packed
   AlignedFloats states;
   AlignedFloats scores;
-  AlignedFloats keys;     // f32 slabs of prefill
+  AlignedFloats keys;  // f32 slabs of prefill
   AlignedFloats values;
   std::vector<float> slopes;
   std::vector<float> distances;

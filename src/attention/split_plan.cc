@@ -36,9 +36,8 @@ SplitPlan plan_split(std::span<const Segment> segments, std::uint32_t queries_pe
       const double room = std::max(0.0, limit - given) / cost;
       std::uint64_t end = rest.end;
       if (!is_last_thread && room < static_cast<double>(rest.num_rows())) {
-        const std::uint64_t cut =
-            (rest.first + static_cast<std::uint64_t>(room) + kChunkRows / 2) / kChunkRows *
-            kChunkRows;
+        const std::uint64_t cut = (rest.first + static_cast<std::uint64_t>(room) + kChunkRows / 2) /
+                                  kChunkRows * kChunkRows;
         // Too little before the cut: all of it to the next thread. Too little after: to this one.
         end = cut < rest.first + kMinPieceRows ? rest.first : cut;
         if (end + kMinPieceRows > rest.end) end = rest.end;

@@ -18,8 +18,8 @@ struct WorkItem {
 };
 
 struct SplitPlan {
-  std::vector<WorkItem> items;               // in the order of the segments
-  std::vector<std::size_t> thread_begin;     // [num_threads + 1]: thread t runs items [t, t + 1)
+  std::vector<WorkItem> items;            // in the order of the segments
+  std::vector<std::size_t> thread_begin;  // [num_threads + 1]: thread t runs items [t, t + 1)
 };
 
 // Gives every thread an equal share of rows x weight: long segments are cut at multiples of

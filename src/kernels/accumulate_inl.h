@@ -1,4 +1,5 @@
-// Probabilities times values: acc[g][d] = acc[g][d] * correction[g] + sum_row p[g][row] * v[row][d].
+// Probabilities times values: acc[g][d] = acc[g][d] * correction[g] + sum_row p[g][row] *
+// v[row][d].
 
 #pragma once
 
@@ -51,8 +52,7 @@ KVARTO_INLINE void accumulate_tail(const AccumulateArgs& args, std::uint32_t ele
     acc[g] = mul(load(out + g * args.acc_stride), set1(args.correction[query + g]));
   };
   for (std::uint32_t row = args.first_row; row < args.end_row; ++row) {
-    const Vec x =
-        load_partial<E>(args.v + args.offsets[row] + element * kElementBytes<E>, rest);
+    const Vec x = load_partial<E>(args.v + args.offsets[row] + element * kElementBytes<E>, rest);
     KVARTO_UNROLL(kQueries, g) {
       acc[g] = fma(x, set1(args.p[(query + g) * args.p_stride + row]), acc[g]);
     };

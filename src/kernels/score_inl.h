@@ -32,8 +32,8 @@ KVARTO_INLINE void score_tile_part(const ScoreArgs& args, std::uint32_t tile, st
   const auto step = [&](std::size_t offset) __attribute__((always_inline)) {
     Vec keys[kVecs];
     KVARTO_UNROLL(kVecs, i) {
-      keys[i] = load_elements<E>(k[i / kTileVecs] + offset +
-                                 (i % kTileVecs) * kLanes * kElementBytes<E>);
+      keys[i] =
+          load_elements<E>(k[i / kTileVecs] + offset + (i % kTileVecs) * kLanes * kElementBytes<E>);
     };
     KVARTO_UNROLL(kQueries, g) {
       const Vec b = set1(q[g]);

@@ -19,8 +19,8 @@ KVARTO_INLINE Vec tanh(Vec x) {
 // Soft-cap, ALiBi and masks, in place, for the vectors [begin, end) of one query's scores.
 KVARTO_INLINE void shape_scores(const SoftmaxArgs& args, std::uint32_t query, float* scores,
                                 std::uint32_t begin, std::uint32_t end) {
-  const float first = static_cast<float>(
-      args.query_first == nullptr ? args.first_row : args.query_first[query]);
+  const float first =
+      static_cast<float>(args.query_first == nullptr ? args.first_row : args.query_first[query]);
   const float last =
       static_cast<float>(args.query_end == nullptr ? args.end_row : args.query_end[query]);
   const Vec lane = lane_numbers();

@@ -10,7 +10,8 @@
 #define KVARTO_INLINE static inline __attribute__((always_inline))
 
 // unroll<N>(function) calls function(Index<0>{}) ... function(Index<N - 1>{}).
-#define KVARTO_UNROLL(count, index) unroll_count<(count)>() % [&](auto index) __attribute__((always_inline))
+#define KVARTO_UNROLL(count, index) \
+  unroll_count<(count)>() % [&](auto index) __attribute__((always_inline))
 
 namespace kvarto::KVARTO_ISA {
 

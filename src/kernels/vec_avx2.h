@@ -53,8 +53,8 @@ KVARTO_INLINE Vec exp2(Vec x) {
   p = fma(p, r, set1(0.240153611f));
   p = fma(p, r, set1(0.693153083f));
   p = fma(p, r, set1(0.99999994f));
-  const __m256i exponent = _mm256_slli_epi32(
-      _mm256_add_epi32(_mm256_cvtps_epi32(floor), _mm256_set1_epi32(127)), 23);
+  const __m256i exponent =
+      _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(floor), _mm256_set1_epi32(127)), 23);
   return _mm256_and_ps(keep, mul(p, _mm256_castsi256_ps(exponent)));
 }
 
@@ -69,8 +69,7 @@ KVARTO_INLINE Vec from_half(__m128i x) {
 KVARTO_INLINE __m128i round_to_bf16(Vec x) {
   const __m256i bits = _mm256_castps_si256(x);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i rounded =
-      _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+  const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
   const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
   const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
   const __m256i high = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, is_nan), 16);

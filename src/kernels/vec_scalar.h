@@ -191,9 +191,7 @@ KVARTO_INLINE void store_elements(std::byte* p, const Vec& x) {
 
 // Lane i = sum of the lanes of a[i].
 KVARTO_INLINE Vec reduce_each(const Vec* a) {
-  return each([&](int i) {
-    return (a[i].lane[0] + a[i].lane[2]) + (a[i].lane[1] + a[i].lane[3]);
-  });
+  return each([&](int i) { return (a[i].lane[0] + a[i].lane[2]) + (a[i].lane[1] + a[i].lane[3]); });
 }
 
 KVARTO_INLINE void transpose(Vec* r) {

@@ -35,6 +35,7 @@ HEADER_PART = {
     "catalogue.h": "formats",
     "block_pool.h": "cache",
     "kv_cache.h": "cache",
+    "attention.h": "attention",
 }
 
 # Single includes that the table forbids and that stay, each with its reason.

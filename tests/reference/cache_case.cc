@@ -17,10 +17,10 @@ CacheCase::CacheCase(const CaseShape& wanted) : shape(wanted) {
   for (const std::uint64_t length : shape.lengths) {
     num_blocks_ += (length + shape.rows_per_block - 1) / shape.rows_per_block;
   }
-  const std::uint64_t k_bytes = std::uint64_t{shape.rows_per_block} * shape.kv_heads *
-                                shape.qk_dim * element_bytes();
-  const std::uint64_t v_bytes = std::uint64_t{shape.rows_per_block} * shape.kv_heads *
-                                shape.v_dim * element_bytes();
+  const std::uint64_t k_bytes =
+      std::uint64_t{shape.rows_per_block} * shape.kv_heads * shape.qk_dim * element_bytes();
+  const std::uint64_t v_bytes =
+      std::uint64_t{shape.rows_per_block} * shape.kv_heads * shape.v_dim * element_bytes();
   block_bytes_ = k_bytes + v_bytes;
   // All bits set is NaN in every format here.
   storage_.assign(num_blocks_ * block_bytes_, std::byte{0xff});
@@ -78,11 +78,14 @@ CacheView CacheCase::view() const {
   CacheView view;
   view.rows_per_block = shape.rows_per_block;
   view.sequences = sequences;
-  view.k = {storage_.data(), block_bytes_, layout_of(shape.k_order, shape.qk_dim), shape.codec,
-            shape.kv_heads, shape.qk_dim};
-  view.v = {storage_.data() + std::uint64_t{shape.rows_per_block} * shape.kv_heads *
-                                  shape.qk_dim * element_bytes(),
-            block_bytes_, layout_of(shape.v_order, shape.v_dim), shape.codec, shape.kv_heads,
+  view.k = {storage_.data(), block_bytes_,   layout_of(shape.k_order, shape.qk_dim),
+            shape.codec,     shape.kv_heads, shape.qk_dim};
+  view.v = {storage_.data() + std::uint64_t{shape.rows_per_block} * shape.kv_heads * shape.qk_dim *
+                                  element_bytes(),
+            block_bytes_,
+            layout_of(shape.v_order, shape.v_dim),
+            shape.codec,
+            shape.kv_heads,
             shape.v_dim};
   return view;
 }
@@ -125,8 +128,7 @@ void CacheCase::write_element(const StreamView& stream, std::uint32_t block, std
   if (shape.codec == Codec::kF32) {
     std::memcpy(to, &value, sizeof value);
   } else {
-    const std::uint16_t code =
-        encode(shape.codec == Codec::kF16 ? kFormatF16 : kFormatBF16, value);
+    const std::uint16_t code = encode(shape.codec == Codec::kF16 ? kFormatF16 : kFormatBF16, value);
     std::memcpy(to, &code, sizeof code);
   }
 }
@@ -172,8 +174,8 @@ void CacheCase::move_blocks(std::uint64_t seed) {
 std::vector<float> CacheCase::k_rows(std::size_t s, std::uint32_t head) const {
   std::vector<float> rows;
   for (std::uint64_t row = 0; row < shape.lengths[s]; ++row) {
-    const auto from = k[s].begin() + static_cast<std::ptrdiff_t>((row * shape.kv_heads + head) *
-                                                                 shape.qk_dim);
+    const auto from =
+        k[s].begin() + static_cast<std::ptrdiff_t>((row * shape.kv_heads + head) * shape.qk_dim);
     rows.insert(rows.end(), from, from + shape.qk_dim);
   }
   return rows;
@@ -232,15 +234,14 @@ double expect_matches_reference(const CacheCase& test, const AttentionOptions& o
         call.query_position = length - 1;
       }
       call.scale = options.scale.has_value() ? double{*options.scale}
-                                             : 1 / std::sqrt(double{shape.qk_dim});
+                                             : 1 / std::sqrt(static_cast<double>(shape.qk_dim));
       call.soft_cap = double{options.soft_cap};
       if (!options.alibi_slopes.empty()) call.slope = double{options.alibi_slopes[q_head]};
       if (!options.sink_logits.empty()) call.sink = double{options.sink_logits[q_head]};
       const ReferenceResult exact = reference_attention(call);
 
       const ErrorTerms terms{shape.qk_dim, call.end_row - call.first_row, largest_dot(call),
-                             call.soft_cap,
-                             std::fabs(call.slope) * static_cast<double>(length)};
+                             call.soft_cap, std::fabs(call.slope) * static_cast<double>(length)};
       double largest_v = 0;
       for (const float x : values) largest_v = std::max(largest_v, std::fabs(double{x}));
       const double bound = output_tolerance(terms) * largest_v;

@@ -1,5 +1,5 @@
-// A small cache made by hand for attention tests: storage poisoned with NaN, rows written element by
-// element at addresses computed here, and the exact values that were stored.
+// A small cache made by hand for attention tests: storage poisoned with NaN, rows written element
+// by element at addresses computed here, and the exact values that were stored.
 
 #pragma once
 

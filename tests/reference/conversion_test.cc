@@ -41,12 +41,14 @@ TEST_P(Conversion, ReadsEvery16BitNumberExactly) {
 
 TEST_P(Conversion, RoundsToTheNearestEvenNumber) {
   std::mt19937 random(5);
-  std::vector<float> values = {0.0f, -0.0f, INFINITY, -INFINITY, 65504.0f, 65519.9f, 65520.0f,
-                               1e30f, 3.4e38f, 0x1p-24f, 0x1p-25f, 0x1.8p-25f, 0x1p-14f,
-                               0x1.ffcp-15f, 0x1.ffep-15f, 1.00048828125f, 1.00146484375f};
+  std::vector<float> values = {0.0f,           -0.0f,         INFINITY, -INFINITY,    65504.0f,
+                               65519.9f,       65520.0f,      1e30f,    3.4e38f,      0x1p-24f,
+                               0x1p-25f,       0x1.8p-25f,    0x1p-14f, 0x1.ffcp-15f, 0x1.ffep-15f,
+                               1.00048828125f, 1.00146484375f};
   while (values.size() < 20001) {
     values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
-    values.push_back(std::ldexp(static_cast<float>(random() % 4096), static_cast<int>(random() % 40) - 30));
+    values.push_back(
+        std::ldexp(static_cast<float>(random() % 4096), static_cast<int>(random() % 40) - 30));
   }
   for (const Element element : {Element::kF16, Element::kBF16}) {
     std::vector<std::uint16_t> codes(values.size());

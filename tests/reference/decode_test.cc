@@ -52,8 +52,8 @@ TEST_P(Decode, MatchesTheReferenceForEveryOrderAndCodec) {
 }
 
 TEST_P(Decode, MatchesTheReferenceForEveryHeadDim) {
-  for (const std::uint32_t dim : {1u, 2u, 3u, 7u, 8u, 15u, 16u, 17u, 24u, 31u, 40u, 64u, 72u, 80u,
-                                  96u, 100u, 112u, 128u, 192u, 255u, 256u, 320u, 512u}) {
+  for (const std::uint32_t dim : {1u,  2u,  3u,  7u,   8u,   15u,  16u,  17u,  24u,  31u,  40u, 64u,
+                                  72u, 80u, 96u, 100u, 112u, 128u, 192u, 255u, 256u, 320u, 512u}) {
     for (const Orders& orders : {kOrders[0], kOrders[3]}) {
       CaseShape shape;
       shape.qk_dim = dim;
@@ -128,7 +128,11 @@ TEST_P(Decode, AppliesEveryOption) {
   all[4].chunk = 64;
   all[5].sink_logits = sinks;
   all[6].window = 1;
-  all[7] = {.scale = 0.2f, .soft_cap = 5.0f, .alibi_slopes = slopes, .window = 70, .chunk = 128,
+  all[7] = {.scale = 0.2f,
+            .soft_cap = 5.0f,
+            .alibi_slopes = slopes,
+            .window = 70,
+            .chunk = 128,
             .sink_logits = sinks};
   for (const AttentionOptions& options : all) {
     for (const Orders& orders : {kOrders[0], kOrders[3], kOrders[5]}) {

@@ -1,6 +1,7 @@
 // How far f32 attention may be from the exact result, with the derivation.
 //
-// Let u = 2^-24 be the unit roundoff and gamma(n) = n u / (1 - n u) the error factor of n roundings.
+// Let u = 2^-24 be the unit roundoff and gamma(n) = n u / (1 - n u) the error factor of n
+// roundings.
 //
 // 1. A score is a sum of `dim` products of a rounded, scaled query: error
 //      delta <= gamma(dim + 4) * sum_d |scale q_d k_d|
@@ -25,9 +26,9 @@ namespace kvarto::test {
 struct ErrorTerms {
   std::uint64_t dim = 0;
   std::uint64_t rows = 0;
-  double largest_dot = 0;    // max over rows of sum_d |scale q_d k_d|
+  double largest_dot = 0;  // max over rows of sum_d |scale q_d k_d|
   double soft_cap = 0;
-  double largest_bias = 0;   // max of |slope x distance|
+  double largest_bias = 0;  // max of |slope x distance|
 };
 
 inline double gamma(double n) {
@@ -52,8 +53,8 @@ inline double output_tolerance(const ErrorTerms& terms) {
 
 // Bound of |lse - exact|: the scores', the sum's, and the rounding of the result itself.
 inline double lse_tolerance(const ErrorTerms& terms, double lse) {
-  return 2 * score_error(terms) + weight_error(terms) +
-         gamma(static_cast<double>(terms.rows) + 8) + gamma(4) * std::fabs(lse) + 1e-6;
+  return 2 * score_error(terms) + weight_error(terms) + gamma(static_cast<double>(terms.rows) + 8) +
+         gamma(4) * std::fabs(lse) + 1e-6;
 }
 
 // What the design promises on any data, as max |difference| / max |reference|.
