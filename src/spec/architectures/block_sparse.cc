@@ -49,7 +49,12 @@ Stream summary_stream(const BlockSparseShape& shape) {
       stream.purpose = Purpose::kAttention;
       break;
     case Summary::kIndexKey:
-      return index_key_stream(shape.index_dim, shape.index_pool, Codec::kBF16);
+      stream = index_key_stream(shape.index_dim, shape.index_pool, Codec::kBF16);
+      if (shape.has_index_value) {
+        stream.fields.push_back(native_field("index_value", 1, shape.index_dim, CodecRole::kIndex,
+                                             Codec::kBF16));
+      }
+      break;
   }
   return stream;
 }
