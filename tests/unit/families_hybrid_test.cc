@@ -41,8 +41,8 @@ struct Gdn {
 };
 
 std::string gdn_keys(const Gdn& gdn, const std::string& rest = "") {
-  return "{\"model_type\":\"" + std::string(gdn.type) + "\",\"num_hidden_layers\":" +
-         std::to_string(gdn.layers) +
+  return "{\"model_type\":\"" + std::string(gdn.type) +
+         "\",\"num_hidden_layers\":" + std::to_string(gdn.layers) +
          ",\"hidden_size\":2048,\"max_position_embeddings\":262144,\"head_dim\":256,"
          "\"num_attention_heads\":" +
          std::to_string(gdn.heads) + ",\"num_key_value_heads\":" + std::to_string(gdn.kv_heads) +
@@ -69,10 +69,10 @@ TEST(DeltaNetFamily, TakesTheStateTypeThatTheFileNames) {
 }
 
 TEST(DeltaNetFamily, TakesTheListOfLayerTypesAndThePredictionBlock) {
-  const ModelSpec model = read(gdn_keys(
-      {"qwen3_5_text", 3, 24, 4, 48},
-      ",\"layer_types\":[\"linear_attention\",\"linear_attention\",\"full_attention\"],"
-      "\"mtp_num_hidden_layers\":1"));
+  const ModelSpec model = read(
+      gdn_keys({"qwen3_5_text", 3, 24, 4, 48},
+               ",\"layer_types\":[\"linear_attention\",\"linear_attention\",\"full_attention\"],"
+               "\"mtp_num_hidden_layers\":1"));
   EXPECT_EQ(slope_of(typed(model)), 4096);
   EXPECT_EQ(num_draft_layers(model), 1u);
   EXPECT_EQ(model.groups.at(0).architecture, "gdn");
@@ -80,9 +80,9 @@ TEST(DeltaNetFamily, TakesTheListOfLayerTypesAndThePredictionBlock) {
 }
 
 TEST(DeltaNetFamily, RefusesListsThatDoNotFit) {
-  EXPECT_THAT(error_of(gdn_keys({"qwen3_next", 4, 16, 2, 32},
-                                ",\"layer_types\":[\"full_attention\"]")),
-              HasSubstr("layer_types: found 1 entries, expected 4"));
+  EXPECT_THAT(
+      error_of(gdn_keys({"qwen3_next", 4, 16, 2, 32}, ",\"layer_types\":[\"full_attention\"]")),
+      HasSubstr("layer_types: found 1 entries, expected 4"));
   EXPECT_THAT(error_of(gdn_keys({"qwen3_next", 1, 16, 2, 32}, ",\"layer_types\":[\"magic\"]")),
               HasSubstr("layer_types[0]: found \"magic\""));
   EXPECT_THAT(error_of(gdn_keys({"qwen3_next", 4, 16, 3, 32})),
@@ -127,8 +127,7 @@ TEST(KdaFamily, HasThePublishedBytesOfKimiLinearAndK3) {
   std::string full;
   for (int i = 4; i <= 92; i += 4) full += std::to_string(i) + ",";
   const std::string k3 = kimi_keys(93, 96, full + "93");
-  expect_cost(read("{\"model_type\":\"kimi_k3\",\"text_config\":" + k3 + "}"), 27'648,
-              449'372'160);
+  expect_cost(read("{\"model_type\":\"kimi_k3\",\"text_config\":" + k3 + "}"), 27'648, 449'372'160);
 }
 
 TEST(KdaFamily, RefusesListsThatMissOrRepeatALayer) {
@@ -169,8 +168,8 @@ TEST(LightningFamily, HasThePublishedBytesOfMiniMaxText01) {
   const std::string keys =
       "\"num_hidden_layers\":80,\"hidden_size\":6144,\"max_position_embeddings\":10240000,"
       "\"num_attention_heads\":64,\"num_key_value_heads\":8,\"head_dim\":128";
-  const ModelSpec model = read("{\"model_type\":\"minimax_text_01\"," + keys +
-                               ",\"attn_type_list\":[" + list + "]}");
+  const ModelSpec model =
+      read("{\"model_type\":\"minimax_text_01\"," + keys + ",\"attn_type_list\":[" + list + "]}");
   expect_cost(model, 40'960, 293'601'280);
   EXPECT_EQ(model.groups.front().architecture, "lightning");
   EXPECT_THAT(error_of("{\"model_type\":\"minimax_text_01\"," + keys + "}"),
@@ -186,8 +185,8 @@ TEST(BlockSparseFamily, HasThePublishedBytesOfMiniMaxM3) {
       "\"max_position_embeddings\":1048576,\"num_attention_heads\":64,\"num_key_value_heads\":4,"
       "\"head_dim\":128,\"sparse_attention_config\":{\"use_sparse_attention\":true,"
       "\"sparse_index_dim\":128,\"sparse_num_index_heads\":4,\"sparse_topk_blocks\":16,"
-      "\"sparse_block_size\":128,\"sparse_attention_freq\":[" + flags +
-      "],\"sparse_disable_index_value\":[" + flags + "]}}";
+      "\"sparse_block_size\":128,\"sparse_attention_freq\":[" +
+      flags + "],\"sparse_disable_index_value\":[" + flags + "]}}";
   const ModelSpec model = read("{\"model_type\":\"minimax_m3_vl\",\"text_config\":" + text + "}");
   expect_cost(model, 122'880 + 14'592, 0);
   EXPECT_EQ(words(stream_named(model, "index_key")), "never all any replicate");
@@ -297,12 +296,12 @@ TEST(MambaFamily, HasTheLayersOfGraniteHybrid) {
 
 // Falcon-H1: attention and Mamba-2 side by side in every layer.
 TEST(MambaFamily, HasBothCachesInEveryLayerOfFalconH1) {
-  const ModelSpec model =
-      read("{\"model_type\":\"falcon_h1\",\"num_hidden_layers\":24,\"hidden_size\":2048,"
-           "\"max_position_embeddings\":131072,\"num_attention_heads\":8,"
-           "\"num_key_value_heads\":2,\"head_dim\":128,\"mamba_d_ssm\":3072,"
-           "\"mamba_n_heads\":48,\"mamba_d_head\":64,\"mamba_n_groups\":1,\"mamba_d_state\":256,"
-           "\"mamba_d_conv\":4}");
+  const ModelSpec model = read(
+      "{\"model_type\":\"falcon_h1\",\"num_hidden_layers\":24,\"hidden_size\":2048,"
+      "\"max_position_embeddings\":131072,\"num_attention_heads\":8,"
+      "\"num_key_value_heads\":2,\"head_dim\":128,\"mamba_d_ssm\":3072,"
+      "\"mamba_n_heads\":48,\"mamba_d_head\":64,\"mamba_n_groups\":1,\"mamba_d_state\":256,"
+      "\"mamba_d_conv\":4}");
   expect_cost(model, 24 * 2 * 2 * 128 * 2, 24u * (3 * (3072 + 512) * 2 + 3072 * 256 * 4));
   EXPECT_EQ(model.groups.front().architecture, "gqa+mamba2");
 }

@@ -35,8 +35,7 @@ void expect_cost(const ModelSpec& model, const Expected& expected) {
   const ModelSpec bf16 = typed(model);
   EXPECT_EQ(slope_of(bf16), expected.slope);
   EXPECT_EQ(fixed_of(bf16), expected.fixed);
-  EXPECT_EQ(model.notes.size(), expected.notes)
-      << (model.notes.empty() ? "" : model.notes.front());
+  EXPECT_EQ(model.notes.size(), expected.notes) << (model.notes.empty() ? "" : model.notes.front());
 }
 
 std::uint64_t num_draft_layers(const ModelSpec& model) {
@@ -98,9 +97,10 @@ TEST(LatentFamily, IgnoresTheKeyValueHeadsOfMla) {
 
 // Row 111: latent 256 + 64, inside a multimodal file.
 TEST(LatentFamily, ReadsTheNestedModelOfMistralSmall4) {
-  const std::string text = with_type(
-      "mistral4", mla_keys(36, 32, "\"kv_lora_rank\":256,\"qk_rope_head_dim\":64,"
-                                   "\"qk_nope_head_dim\":64,\"v_head_dim\":128"));
+  const std::string text =
+      with_type("mistral4", mla_keys(36, 32,
+                                     "\"kv_lora_rank\":256,\"qk_rope_head_dim\":64,"
+                                     "\"qk_nope_head_dim\":64,\"v_head_dim\":128"));
   expect_cost(read("{\"model_type\":\"mistral3\",\"text_config\":" + text + "}"), {23'040, 0, 0});
 }
 
@@ -113,11 +113,11 @@ TEST(LatentFamily, ReadsTheNestedModelOfKimiK25) {
 }
 
 TEST(LatentFamily, DerivesTheValueWidthOfMiniCpm3) {
-  const ModelSpec model = read(with_type(
-      "minicpm3",
-      "\"num_hidden_layers\":62,\"hidden_size\":2560,\"num_attention_heads\":40,"
-      "\"max_position_embeddings\":32768,\"kv_lora_rank\":256,\"qk_rope_head_dim\":32,"
-      "\"qk_nope_head_dim\":64"));
+  const ModelSpec model = read(
+      with_type("minicpm3",
+                "\"num_hidden_layers\":62,\"hidden_size\":2560,\"num_attention_heads\":40,"
+                "\"max_position_embeddings\":32768,\"kv_lora_rank\":256,\"qk_rope_head_dim\":32,"
+                "\"qk_nope_head_dim\":64"));
   expect_cost(model, {62 * (256 + 32) * 2, 0, 0});
   EXPECT_EQ(model.groups.front().query.full_v_dim, 64u);
 }
@@ -174,7 +174,8 @@ TEST(SparseFamily, HasThePublishedBytesOfGlm5) {
   expect_cost(read(glm_keys("")), {100'152, 0, 0});
   std::string types;
   for (int i = 0; i < 78; ++i) {
-    types += std::string(i == 0 ? "" : ",") + (i < 3 || (i - 2) % 4 == 0 ? "\"full\"" : "\"shared\"");
+    types +=
+        std::string(i == 0 ? "" : ",") + (i < 3 || (i - 2) % 4 == 0 ? "\"full\"" : "\"shared\"");
   }
   const ModelSpec listed = read(glm_keys(",\"indexer_types\":[" + types + "]"));
   expect_cost(listed, {92'628, 0, 0});
@@ -236,8 +237,7 @@ TEST(CompressedFamily, HasThePublishedBytesOfDeepSeekV4) {
 TEST(CompressedFamily, HasThePublishedBytesOfDeepSeekV4Pro) {
   std::string list = "128,128";
   for (int i = 2; i < 61; ++i) list += i % 2 == 0 ? ",4" : ",128";
-  const ModelSpec pro =
-      read(v4_config(61, 128, 1024, "\"compress_ratios\":[" + list + ",0]"));
+  const ModelSpec pro = read(v4_config(61, 128, 1024, "\"compress_ratios\":[" + list + ",0]"));
   EXPECT_EQ(slope_of(typed(pro, kPacked)), 5031.4375);
   EXPECT_EQ(slope_of(typed(pro)), 9848);
   EXPECT_EQ(fixed_of(typed(pro, kPacked)), 4'559'872u + 18'710'528u);
@@ -258,8 +258,8 @@ TEST(CompressedFamily, RefusesContradictoryRatios) {
               HasSubstr("compress_ratios: found 2 entries, expected 3 to 4"));
   EXPECT_THAT(error_of(v4_config(3, 64, 512, "\"compress_ratios\":[0,4,7]")),
               HasSubstr("compress_ratios[2]: found 7, expected 0, 4 or 128"));
-  EXPECT_THAT(error_of(v4_config(1, 64, 512,
-                                 "\"compress_ratios\":[4],\"layer_types\":[\"sliding_attention\"]")),
+  EXPECT_THAT(error_of(v4_config(
+                  1, 64, 512, "\"compress_ratios\":[4],\"layer_types\":[\"sliding_attention\"]")),
               HasSubstr("compress_ratios: found a list that differs from layer_types"));
 }
 
@@ -277,7 +277,8 @@ std::string v41_config(const std::string& rest) {
       "\"qk_rope_head_dim\":64,\"sliding_window\":128,\"index_n_heads\":32,\"index_head_dim\":128,"
       "\"index_topk\":512,\"candidate_source_layer_id\":20,\"candidate_topk_blocks\":2048,"
       "\"candidate_block_size\":8,\"num_nextn_predict_layers\":3,"
-      "\"compress_ratios\":[0,0," + repeated("2,", 18) + repeated("1,", 20) + "0,0,0]," + rest);
+      "\"compress_ratios\":[0,0," +
+          repeated("2,", 18) + repeated("1,", 20) + "0,0,0]," + rest);
 }
 
 const char* const kV41Sources =

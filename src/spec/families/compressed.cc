@@ -3,9 +3,9 @@
 // Keys and defaults: transformers, src/transformers/models/deepseek_v4; `compress_ratios` is the
 // form of the published files (one entry a layer, then one for each prediction block).
 
-#include <array>
-
 #include <fmt/format.h>
+
+#include <array>
 
 #include "spec/families/all.h"
 #include "spec/families/compressed_keys.h"
@@ -39,17 +39,16 @@ Result<Rates> read_rates(const Keys& keys) {
 
 Result<std::optional<Ratios>> read_layer_types(const Keys& keys, std::size_t count,
                                                const Rates& rates) {
-  constexpr std::array kWords = {
-      LayerWord{"sliding_attention", LayerKind::kAttention},
-      LayerWord{"compressed_sparse_attention", LayerKind::kSparse},
-      LayerWord{"heavily_compressed_attention", LayerKind::kBoth}};
+  constexpr std::array kWords = {LayerWord{"sliding_attention", LayerContent::kAttention},
+                                 LayerWord{"compressed_sparse_attention", LayerContent::kSparse},
+                                 LayerWord{"heavily_compressed_attention", LayerContent::kBoth}};
   KVARTO_TRY(const auto kinds, read_layer_words(keys, "layer_types", count, kWords));
   if (!kinds) return std::optional<Ratios>();
   Ratios ratios;
-  for (LayerKind kind : *kinds) {
-    ratios.push_back(kind == LayerKind::kAttention ? 0
-                     : kind == LayerKind::kSparse  ? rates.csa
-                                                   : rates.hca);
+  for (LayerContent kind : *kinds) {
+    ratios.push_back(kind == LayerContent::kAttention ? 0
+                     : kind == LayerContent::kSparse  ? rates.csa
+                                                      : rates.hca);
   }
   return std::optional<Ratios>(std::move(ratios));
 }
@@ -102,8 +101,7 @@ Result<std::optional<Ratios>> read_ratio_list(const Keys& keys, const Compressed
   return list;
 }
 
-Result<CompressedFrame> read_compressed_frame(ClassKeys& read,
-                                              const CompressedDefaults& defaults) {
+Result<CompressedFrame> read_compressed_frame(ClassKeys& read, const CompressedDefaults& defaults) {
   CompressedFrame frame;
   const Keys& keys = read.keys();
   KVARTO_TRY(frame.num_layers, read.count({"num_hidden_layers"}, defaults.layers, kMaxLayers));
@@ -121,8 +119,8 @@ Result<CompressedFrame> read_compressed_frame(ClassKeys& read,
       return keys.bad("partial_rotary_factor", fmt::format("{}", *factor), "a number from 0 to 1");
     }
     // The class's default is 64 of 512 elements.
-    rope = factor ? static_cast<std::int64_t>(static_cast<double>(head_dim) * *factor)
-                  : head_dim / 8;
+    rope =
+        factor ? static_cast<std::int64_t>(static_cast<double>(head_dim) * *factor) : head_dim / 8;
     if (!factor) read.note_default("qk_rope_head_dim", fmt::format("{}", *rope));
   }
   if (*rope >= head_dim) {

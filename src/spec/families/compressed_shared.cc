@@ -3,9 +3,9 @@
 //
 // Keys and defaults: NeMo Automodel, components/models/deepseek_v41/config.py.
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "spec/families/all.h"
 #include "spec/families/compressed_keys.h"
@@ -61,8 +61,8 @@ Result<Sharing> read_sharing(ClassKeys& read, const CompressedFrame& frame) {
   if (ratios->size() < all) ratios->resize(all, 0);
   sharing.ratios = std::move(*ratios);
   KVARTO_TRY(sharing.kv_sources, read_ids(read, "kv_source_layer_ids", count, {2, 8, 14, 20}));
-  KVARTO_TRY(sharing.index_sources, read_ids(read, "index_source_layer_ids", count,
-                                             {2, 8, 14, 20, 24, 28, 32, 36}));
+  KVARTO_TRY(sharing.index_sources,
+             read_ids(read, "index_source_layer_ids", count, {2, 8, 14, 20, 24, 28, 32, 36}));
   KVARTO_TRY(const auto source, keys.integer({"candidate_source_layer_id"}, -1, kMaxLayers));
   sharing.candidate_source = source.value_or(20);
   KVARTO_TRY(const auto blocks, read.count({"candidate_topk_blocks"}, 2048, kMaxWidth));

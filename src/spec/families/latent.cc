@@ -4,10 +4,10 @@
 // deepseek_v2, deepseek_v3, deepseek_v32, glm4_moe_lite, glm_moe_dsa, mistral4, minicpm3,
 // longcat_flash) and, for Kimi, of the published model folders, which subclass DeepSeek-V3's.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-
-#include <fmt/format.h>
 
 #include "spec/families/all.h"
 #include "spec/families/layer_list.h"
@@ -27,16 +27,26 @@ struct LatentType {
 constexpr std::array kTypes = {
     LatentType{"deepseek_v2", "DeepseekV2Config", 32, 4096, 2048, {32, 512, 64, 128, 128}, {}},
     LatentType{"deepseek_v3", "DeepseekV3Config", 61, 7168, 4096, {128, 512, 64, 128, 128}, {}},
-    LatentType{"deepseek_v32", "DeepseekV32Config", 61, 7168, 163'840, {128, 512, 64, 128, 128},
+    LatentType{"deepseek_v32",
+               "DeepseekV32Config",
+               61,
+               7168,
+               163'840,
+               {128, 512, 64, 128, 128},
                {64, 128, 2048}},
-    LatentType{"glm4_moe_lite", "Glm4MoeLiteConfig", 47, 2048, 202'752, {20, 512, 64, 192, 256},
-               {}},
-    LatentType{"glm_moe_dsa", "GlmMoeDsaConfig", 78, 6144, 202'752, {64, 512, 64, 192, 256},
+    LatentType{
+        "glm4_moe_lite", "Glm4MoeLiteConfig", 47, 2048, 202'752, {20, 512, 64, 192, 256}, {}},
+    LatentType{"glm_moe_dsa",
+               "GlmMoeDsaConfig",
+               78,
+               6144,
+               202'752,
+               {64, 512, 64, 192, 256},
                {32, 128, 2048}},
     LatentType{"kimi_k2", "DeepseekV3Config", 61, 7168, 4096, {128, 512, 64, 128, 128}, {}},
     LatentType{"kimi_k25", "DeepseekV3Config", 61, 7168, 4096, {128, 512, 64, 128, 128}, {}},
-    LatentType{"longcat_flash", "LongcatFlashConfig", 56, 6144, 131'072, {64, 512, 64, 128, 128},
-               {}},
+    LatentType{
+        "longcat_flash", "LongcatFlashConfig", 56, 6144, 131'072, {64, 512, 64, 128, 128}, {}},
     LatentType{"minicpm3", "MiniCPM3Config", 62, 2560, 32'768, {40, 256, 32, 64, 0}, {}},
     LatentType{"mistral4", "Mistral4Config", 36, 4096, 1'048'576, {32, 256, 64, 64, 128}, {}},
 };
@@ -68,10 +78,10 @@ Result<std::int64_t> read_num_layers(ClassKeys& read, const LatentType& type) {
 }  // namespace
 
 Result<std::vector<bool>> read_full_indexers(ClassKeys& read, std::int64_t num_layers) {
-  constexpr std::array kWords = {LayerWord{"full", LayerKind::kSparse},
-                                 LayerWord{"shared", LayerKind::kAttention}};
-  constexpr std::array kLetters = {LayerWord{"F", LayerKind::kSparse},
-                                   LayerWord{"S", LayerKind::kAttention}};
+  constexpr std::array kWords = {LayerWord{"full", LayerContent::kSparse},
+                                 LayerWord{"shared", LayerContent::kAttention}};
+  constexpr std::array kLetters = {LayerWord{"F", LayerContent::kSparse},
+                                   LayerWord{"S", LayerContent::kAttention}};
   const Keys& keys = read.keys();
   const auto count = static_cast<std::size_t>(num_layers);
   KVARTO_TRY(auto kinds, read_layer_words(keys, "indexer_types", count, kWords));
@@ -82,7 +92,7 @@ Result<std::vector<bool>> read_full_indexers(ClassKeys& read, std::int64_t num_l
   }
   std::vector<bool> is_full(count, true);
   if (kinds) {
-    for (std::size_t i = 0; i < count; ++i) is_full[i] = (*kinds)[i] == LayerKind::kSparse;
+    for (std::size_t i = 0; i < count; ++i) is_full[i] = (*kinds)[i] == LayerContent::kSparse;
     if (!is_full.front()) {
       return keys.bad(keys.has("indexer_types") ? "indexer_types[0]" : "index_topk_pattern[0]",
                       "shared", "full: there is no layer before it to share with");
@@ -105,8 +115,7 @@ Result<ModelSpec> read_latent_family(const Keys& keys, const Keys& root) {
   ClassKeys read(keys, type.config_class);
   KVARTO_TRY(const auto num_layers, read_num_layers(read, type));
   KVARTO_TRY(const auto hidden, read.count({"hidden_size"}, type.hidden, kMaxWidth));
-  KVARTO_TRY(const auto context,
-             read.count({"max_position_embeddings"}, type.context, kMaxTokens));
+  KVARTO_TRY(const auto context, read.count({"max_position_embeddings"}, type.context, kMaxTokens));
   KVARTO_TRY(const auto drafts, read_num_drafts(keys));
   const ClassKeys::Frame frame{num_layers, hidden, context};
   const auto count = static_cast<std::size_t>(num_layers);

@@ -1,13 +1,13 @@
 #include "spec/families/layer_list.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace kvarto {
 namespace {
 
-using Kinds = std::vector<LayerKind>;
+using Kinds = std::vector<LayerContent>;
 
 std::string expected_words(std::span<const LayerWord> words) {
   std::string text = "one of";
@@ -24,8 +24,8 @@ Status check_length(const Keys& keys, std::string_view key, std::size_t found,
                                   : fmt::format("{}, one a layer", num_layers));
 }
 
-Result<LayerKind> kind_of(const Keys& keys, std::string_view key, std::size_t layer,
-                          std::string_view word, std::span<const LayerWord> words) {
+Result<LayerContent> kind_of(const Keys& keys, std::string_view key, std::size_t layer,
+                             std::string_view word, std::span<const LayerWord> words) {
   const auto match = std::find_if(words.begin(), words.end(),
                                   [&](const LayerWord& known) { return known.word == word; });
   if (match != words.end()) return match->kind;
@@ -44,7 +44,7 @@ Result<std::optional<Kinds>> read_layer_words(const Keys& keys, std::string_view
   KVARTO_CHECK_OK(check_length(keys, key, list->size(), num_layers));
   Kinds kinds;
   for (const std::string& word : *list) {
-    KVARTO_TRY(const LayerKind kind, kind_of(keys, key, kinds.size(), word, words));
+    KVARTO_TRY(const LayerContent kind, kind_of(keys, key, kinds.size(), word, words));
     kinds.push_back(kind);
   }
   return std::optional<Kinds>(std::move(kinds));
@@ -58,7 +58,7 @@ Result<std::optional<Kinds>> read_layer_letters(const Keys& keys, std::string_vi
   KVARTO_CHECK_OK(check_length(keys, key, text->size(), num_layers));
   Kinds kinds;
   for (const char& letter : *text) {
-    KVARTO_TRY(const LayerKind kind,
+    KVARTO_TRY(const LayerContent kind,
                kind_of(keys, key, kinds.size(), std::string_view(&letter, 1), letters));
     kinds.push_back(kind);
   }

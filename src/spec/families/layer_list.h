@@ -13,7 +13,7 @@
 namespace kvarto {
 
 // What one layer is made of, as far as its cache is concerned.
-enum class LayerKind : std::uint8_t {
+enum class LayerContent : std::uint8_t {
   kAttention,
   kSparse,  // attention that reads by a selection
   kState,   // recurrence or convolution
@@ -23,17 +23,17 @@ enum class LayerKind : std::uint8_t {
 
 struct LayerWord {
   std::string_view word;
-  LayerKind kind{};
+  LayerContent kind{};
 };
 
 // The list `key` as kinds; nullopt if absent. Errors: kCorruptData for a word that is not in
 // `words`, and for a length other than `num_layers` (0 = any length but none).
-[[nodiscard]] Result<std::optional<std::vector<LayerKind>>> read_layer_words(
+[[nodiscard]] Result<std::optional<std::vector<LayerContent>>> read_layer_words(
     const Keys& keys, std::string_view key, std::size_t num_layers,
     std::span<const LayerWord> words);
 
 // The same for a string with one letter a layer ("M-M*").
-[[nodiscard]] Result<std::optional<std::vector<LayerKind>>> read_layer_letters(
+[[nodiscard]] Result<std::optional<std::vector<LayerContent>>> read_layer_letters(
     const Keys& keys, std::string_view key, std::size_t num_layers,
     std::span<const LayerWord> letters);
 

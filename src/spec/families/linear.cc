@@ -4,10 +4,10 @@
 // Keys and defaults: transformers, src/transformers/models/qwen3_next, qwen3_5, qwen3_5_moe,
 // qwen4_exp, kimi_linear, glm5_next, minimax.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-
-#include <fmt/format.h>
 
 #include "spec/families/all.h"
 #include "spec/families/layer_list.h"
@@ -16,15 +16,15 @@
 namespace kvarto {
 namespace {
 
-using Kinds = std::vector<LayerKind>;
+using Kinds = std::vector<LayerContent>;
 
 constexpr std::array kLinearWords = {
-    LayerWord{"full_attention", LayerKind::kAttention},
-    LayerWord{"attention", LayerKind::kAttention},
-    LayerWord{"deepseek_sparse_attention", LayerKind::kAttention},
-    LayerWord{"qwen_sparse_attention", LayerKind::kAttention},
-    LayerWord{"hybrid_indexed", LayerKind::kAttention},
-    LayerWord{"linear_attention", LayerKind::kState},
+    LayerWord{"full_attention", LayerContent::kAttention},
+    LayerWord{"attention", LayerContent::kAttention},
+    LayerWord{"deepseek_sparse_attention", LayerContent::kAttention},
+    LayerWord{"qwen_sparse_attention", LayerContent::kAttention},
+    LayerWord{"hybrid_indexed", LayerContent::kAttention},
+    LayerWord{"linear_attention", LayerContent::kState},
 };
 
 // `layer_types`, else attention in every `interval`-th layer.
@@ -35,7 +35,7 @@ Result<Kinds> read_kinds(ClassKeys& read, std::int64_t num_layers, std::int64_t 
   KVARTO_TRY(const auto every, read.count({"full_attention_interval"}, interval, kMaxLayers));
   Kinds result;
   for (std::int64_t i = 0; i < num_layers; ++i) {
-    result.push_back((i + 1) % every == 0 ? LayerKind::kAttention : LayerKind::kState);
+    result.push_back((i + 1) % every == 0 ? LayerContent::kAttention : LayerContent::kState);
   }
   return result;
 }
@@ -43,8 +43,8 @@ Result<Kinds> read_kinds(ClassKeys& read, std::int64_t num_layers, std::int64_t 
 std::vector<LayerSpec> arrange(const Kinds& kinds, const LayerSpec& attention,
                                const LayerSpec& state) {
   std::vector<LayerSpec> layers;
-  for (LayerKind kind : kinds) {
-    layers.push_back(kind == LayerKind::kAttention ? attention : state);
+  for (LayerContent kind : kinds) {
+    layers.push_back(kind == LayerContent::kAttention ? attention : state);
   }
   return layers;
 }
@@ -91,9 +91,9 @@ QwenDefaults qwen_defaults(const std::string& type) {
 Result<LayerSpec> read_qwen_attention(ClassKeys& read, std::int64_t hidden,
                                       const AttentionDefaults& defaults) {
   KVARTO_TRY(const DenseShape dense, read_attention(read, hidden, defaults));
-  constexpr std::array<std::string_view, 5> kIndexerKeys = {
-      "indexer_n_heads", "indexer_kv_heads", "indexer_head_dim", "indexer_budget",
-      "indexer_compress_ratio"};
+  constexpr std::array<std::string_view, 5> kIndexerKeys = {"indexer_n_heads", "indexer_kv_heads",
+                                                            "indexer_head_dim", "indexer_budget",
+                                                            "indexer_compress_ratio"};
   if (std::none_of(kIndexerKeys.begin(), kIndexerKeys.end(),
                    [&](std::string_view key) { return read.keys().has(key); })) {
     return dense_layer(dense);
@@ -127,16 +127,16 @@ Result<std::optional<Kinds>> read_kimi_lists(const Keys& linear, std::size_t num
   if (!full && !kda) return std::optional<Kinds>();
   if (!full) return linear.missing("full_attn_layers", "a list beside kda_layers");
   if (!kda) return linear.missing("kda_layers", "a list beside full_attn_layers");
-  Kinds kinds(num_layers, LayerKind::kNone);
-  for (std::uint32_t layer : *full) kinds[layer] = LayerKind::kAttention;
+  Kinds kinds(num_layers, LayerContent::kNone);
+  for (std::uint32_t layer : *full) kinds[layer] = LayerContent::kAttention;
   for (std::uint32_t layer : *kda) {
-    if (kinds[layer] != LayerKind::kNone) {
+    if (kinds[layer] != LayerContent::kNone) {
       return linear.bad("kda_layers", fmt::format("layer {}", layer + 1),
                         "no layer of full_attn_layers");
     }
-    kinds[layer] = LayerKind::kState;
+    kinds[layer] = LayerContent::kState;
   }
-  const auto open = std::find(kinds.begin(), kinds.end(), LayerKind::kNone);
+  const auto open = std::find(kinds.begin(), kinds.end(), LayerContent::kNone);
   if (open != kinds.end()) {
     return linear.bad("kda_layers", fmt::format("no layer {}", open - kinds.begin() + 1),
                       "every layer here or in full_attn_layers");
@@ -172,8 +172,7 @@ Result<LayerSpec> read_kda(ClassKeys& read, const KdaDefaults& defaults) {
 Result<ModelSpec> read_qwen_hybrid(const Keys& keys, const Keys& root) {
   const QwenDefaults defaults = qwen_defaults(effective_model_type(keys, root));
   ClassKeys read(keys, defaults.config_class);
-  KVARTO_TRY(const auto num_layers,
-             read.count({"num_hidden_layers"}, defaults.layers, kMaxLayers));
+  KVARTO_TRY(const auto num_layers, read.count({"num_hidden_layers"}, defaults.layers, kMaxLayers));
   KVARTO_TRY(const auto hidden, read.count({"hidden_size"}, defaults.hidden, kMaxWidth));
   KVARTO_TRY(const auto context, read.count({"max_position_embeddings"}, 32'768, kMaxTokens));
   KVARTO_TRY(const Kinds kinds, read_kinds(read, num_layers, 4));
@@ -191,8 +190,8 @@ Result<ModelSpec> read_kimi_linear(const Keys& keys, const Keys& root) {
   ClassKeys read(keys, "KimiLinearConfig");
   KVARTO_TRY(const auto num_layers, read.count({"num_hidden_layers"}, 27, kMaxLayers));
   KVARTO_TRY(const auto hidden, read.count({"hidden_size"}, 2304, kMaxWidth));
-  KVARTO_TRY(const auto context, read.count({"max_position_embeddings", "model_max_length"},
-                                            1'048'576, kMaxTokens));
+  KVARTO_TRY(const auto context,
+             read.count({"max_position_embeddings", "model_max_length"}, 1'048'576, kMaxTokens));
   KVARTO_TRY(const LatentShape latent, read_latent(read, hidden, {32, 512, 64, 128, 128}));
   KVARTO_TRY(const LayerSpec state, read_kda(read, {.heads = 32}));
   std::optional<Kinds> kinds;
@@ -228,7 +227,7 @@ Result<ModelSpec> read_glm5_next(const Keys& keys, const Keys& root) {
   std::vector<LayerSpec> layers;
   std::optional<std::uint32_t> last_full;
   for (std::uint32_t i = 0; i < kinds.size(); ++i) {
-    if (kinds[i] == LayerKind::kState) {
+    if (kinds[i] == LayerContent::kState) {
       layers.push_back(state);
       continue;
     }
@@ -241,10 +240,9 @@ Result<ModelSpec> read_glm5_next(const Keys& keys, const Keys& root) {
     }
     layers.push_back(dsa_layer(latent, own));
   }
-  return read.model({num_layers, hidden, context}, layers,
-                    std::vector<LayerSpec>(static_cast<std::size_t>(drafts),
-                                           dsa_layer(latent, indexer)),
-                    root);
+  return read.model(
+      {num_layers, hidden, context}, layers,
+      std::vector<LayerSpec>(static_cast<std::size_t>(drafts), dsa_layer(latent, indexer)), root);
 }
 
 Result<ModelSpec> read_lightning(const Keys& keys, const Keys& root) {
@@ -269,7 +267,7 @@ Result<ModelSpec> read_lightning(const Keys& keys, const Keys& root) {
     kinds.emplace();
     for (std::size_t i = 0; i < count; ++i) {
       const bool is_attention = list ? (*list)[i] == 1 : i % 2 == 0;
-      kinds->push_back(is_attention ? LayerKind::kAttention : LayerKind::kState);
+      kinds->push_back(is_attention ? LayerContent::kAttention : LayerContent::kState);
     }
   }
   if (dense.qk_dim > kMaxLinearDim) {

@@ -3,9 +3,9 @@
 //
 // Keys and defaults: transformers, src/transformers/models/<model type>.
 
-#include <array>
-
 #include <fmt/format.h>
+
+#include <array>
 
 #include "spec/families/all.h"
 #include "spec/families/layer_list.h"
@@ -14,20 +14,20 @@
 namespace kvarto {
 namespace {
 
-using Kinds = std::vector<LayerKind>;
+using Kinds = std::vector<LayerContent>;
 
 constexpr std::array kWords = {
-    LayerWord{"mamba", LayerKind::kState},
-    LayerWord{"linear_attention", LayerKind::kState},
-    LayerWord{"attention", LayerKind::kAttention},
-    LayerWord{"full_attention", LayerKind::kAttention},
-    LayerWord{"hybrid", LayerKind::kBoth},
-    LayerWord{"mlp", LayerKind::kNone},
-    LayerWord{"moe", LayerKind::kNone},
+    LayerWord{"mamba", LayerContent::kState},
+    LayerWord{"linear_attention", LayerContent::kState},
+    LayerWord{"attention", LayerContent::kAttention},
+    LayerWord{"full_attention", LayerContent::kAttention},
+    LayerWord{"hybrid", LayerContent::kBoth},
+    LayerWord{"mlp", LayerContent::kNone},
+    LayerWord{"moe", LayerContent::kNone},
 };
 constexpr std::array kLetters = {
-    LayerWord{"M", LayerKind::kState}, LayerWord{"*", LayerKind::kAttention},
-    LayerWord{"-", LayerKind::kNone}, LayerWord{"E", LayerKind::kNone}};
+    LayerWord{"M", LayerContent::kState}, LayerWord{"*", LayerContent::kAttention},
+    LayerWord{"-", LayerContent::kNone}, LayerWord{"E", LayerContent::kNone}};
 
 // Names of the Mamba-2 keys of one type, first alias first, and the defaults of its class.
 struct Mamba2Keys {
@@ -41,23 +41,56 @@ struct Mamba2Keys {
 };
 
 constexpr Mamba2Keys kMamba2Names = {
-    "num_heads", "head_dim", "n_groups", "state_size", "conv_kernel", "expand",
-    128,         64,         8,          128,          "",            0};
-constexpr Mamba2Keys kNemotronNames = {
-    "mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel", "",
-    128,               64,               8,          128,              "",            0};
-constexpr Mamba2Keys kBambaNames = {
-    "mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv",
-    "mamba_expand",  128,            0,                1,               256,
-    "",              0};
-constexpr Mamba2Keys kFalconNames = {
-    "mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv",
-    "mamba_expand",  128,            0,                1,               256,
-    "mamba_d_ssm",   1024};
-constexpr Mamba2Keys kZambaNames = {
-    "n_mamba_heads", "mamba_headdim", "mamba_ngroups", "mamba_d_state", "mamba_d_conv",
-    "mamba_expand",  8,               0,               1,               64,
-    "",              0};
+    "num_heads", "head_dim", "n_groups", "state_size", "conv_kernel", "expand", 128, 64, 8,
+    128,         "",         0};
+constexpr Mamba2Keys kNemotronNames = {"mamba_num_heads",
+                                       "mamba_head_dim",
+                                       "n_groups",
+                                       "ssm_state_size",
+                                       "conv_kernel",
+                                       "",
+                                       128,
+                                       64,
+                                       8,
+                                       128,
+                                       "",
+                                       0};
+constexpr Mamba2Keys kBambaNames = {"mamba_n_heads",
+                                    "mamba_d_head",
+                                    "mamba_n_groups",
+                                    "mamba_d_state",
+                                    "mamba_d_conv",
+                                    "mamba_expand",
+                                    128,
+                                    0,
+                                    1,
+                                    256,
+                                    "",
+                                    0};
+constexpr Mamba2Keys kFalconNames = {"mamba_n_heads",
+                                     "mamba_d_head",
+                                     "mamba_n_groups",
+                                     "mamba_d_state",
+                                     "mamba_d_conv",
+                                     "mamba_expand",
+                                     128,
+                                     0,
+                                     1,
+                                     256,
+                                     "mamba_d_ssm",
+                                     1024};
+constexpr Mamba2Keys kZambaNames = {"n_mamba_heads",
+                                    "mamba_headdim",
+                                    "mamba_ngroups",
+                                    "mamba_d_state",
+                                    "mamba_d_conv",
+                                    "mamba_expand",
+                                    8,
+                                    0,
+                                    1,
+                                    64,
+                                    "",
+                                    0};
 
 // "auto" stands for the quotient of inner size and heads.
 bool is_auto(const Keys& keys, std::string_view key) {
@@ -103,9 +136,9 @@ Result<LayerSpec> read_mamba2(ClassKeys& read, const Mamba2Keys& names, std::int
     KVARTO_TRY(shape.head_dim, read.count({names.head_dim}, names.default_head_dim, kMaxWidth));
   }
   if (inner != 0 && shape.head_dim * shape.heads != inner) {
-    return keys.bad(names.head_dim, fmt::format("{}", shape.head_dim),
-                    fmt::format("{}, the inner size {} / {} heads", inner / shape.heads, inner,
-                                shape.heads));
+    return keys.bad(
+        names.head_dim, fmt::format("{}", shape.head_dim),
+        fmt::format("{}, the inner size {} / {} heads", inner / shape.heads, inner, shape.heads));
   }
   return mamba2_layer(keys, shape);
 }
@@ -120,19 +153,19 @@ LayerSpec both(const LayerSpec& attention, const LayerSpec& state) {
 std::vector<LayerSpec> arrange(const Kinds& kinds, const LayerSpec& attention,
                                const LayerSpec& state) {
   std::vector<LayerSpec> layers;
-  for (LayerKind kind : kinds) {
+  for (LayerContent kind : kinds) {
     switch (kind) {
-      case LayerKind::kAttention:
-      case LayerKind::kSparse:
+      case LayerContent::kAttention:
+      case LayerContent::kSparse:
         layers.push_back(attention);
         break;
-      case LayerKind::kState:
+      case LayerContent::kState:
         layers.push_back(state);
         break;
-      case LayerKind::kBoth:
+      case LayerContent::kBoth:
         layers.push_back(both(attention, state));
         break;
-      case LayerKind::kNone:
+      case LayerContent::kNone:
         layers.emplace_back();
         break;
     }
@@ -183,13 +216,14 @@ Result<ModelSpec> read_nemotron_h(const Keys& keys, const Keys& root) {
     return keys.bad("num_hidden_layers", fmt::format("{}", stated),
                     fmt::format("{}, the length of the layers' list", frame.num_layers));
   }
-  KVARTO_TRY(const DenseShape dense,
-             read_attention(read, frame.hidden_size, {.heads = 32, .kv_heads = 8, .head_dim = 128}));
+  KVARTO_TRY(const DenseShape dense, read_attention(read, frame.hidden_size,
+                                                    {.heads = 32, .kv_heads = 8, .head_dim = 128}));
   KVARTO_TRY(const LayerSpec state, read_mamba2(read, kNemotronNames, frame.hidden_size));
   const LayerSpec attention = dense_layer(dense);
   KVARTO_TRY(const auto drafts, read_num_drafts(keys));
-  KVARTO_TRY(auto block, read_pattern(keys, "mtp_hybrid_override_pattern", "mtp_layers_block_type"));
-  if (!block) block = {LayerKind::kAttention, LayerKind::kNone};
+  KVARTO_TRY(auto block,
+             read_pattern(keys, "mtp_hybrid_override_pattern", "mtp_layers_block_type"));
+  if (!block) block = {LayerContent::kAttention, LayerContent::kNone};
   std::vector<LayerSpec> draft_layers;
   for (std::int64_t i = 0; i < drafts; ++i) {
     for (LayerSpec& layer : arrange(*block, attention, state)) {
@@ -203,9 +237,8 @@ Result<ModelSpec> read_mamba2_family(const Keys& keys, const Keys& root) {
   ClassKeys read(keys, "Mamba2Config");
   KVARTO_TRY(const ClassKeys::Frame frame, read_frame(read, {64, 4096, 0}));
   KVARTO_TRY(const LayerSpec state, read_mamba2(read, kMamba2Names, frame.hidden_size));
-  return read.model(frame,
-                    std::vector<LayerSpec>(static_cast<std::size_t>(frame.num_layers), state), {},
-                    root);
+  return read.model(
+      frame, std::vector<LayerSpec>(static_cast<std::size_t>(frame.num_layers), state), {}, root);
 }
 
 Result<ModelSpec> read_mamba_family(const Keys& keys, const Keys& root) {
@@ -217,9 +250,8 @@ Result<ModelSpec> read_mamba_family(const Keys& keys, const Keys& root) {
   KVARTO_TRY(const auto kernel, read.count({"conv_kernel"}, 4, kMaxKernel));
   KVARTO_TRY(const LayerSpec state,
              mamba1_layer(keys, expand * frame.hidden_size, state_dim, kernel));
-  return read.model(frame,
-                    std::vector<LayerSpec>(static_cast<std::size_t>(frame.num_layers), state), {},
-                    root);
+  return read.model(
+      frame, std::vector<LayerSpec>(static_cast<std::size_t>(frame.num_layers), state), {}, root);
 }
 
 Result<ModelSpec> read_jamba(const Keys& keys, const Keys& root) {
@@ -240,7 +272,7 @@ Result<ModelSpec> read_jamba(const Keys& keys, const Keys& root) {
              mamba1_layer(keys, expand * frame.hidden_size, state_dim, kernel));
   Kinds kinds;
   for (std::int64_t i = 0; i < frame.num_layers; ++i) {
-    kinds.push_back(i % period == offset ? LayerKind::kAttention : LayerKind::kState);
+    kinds.push_back(i % period == offset ? LayerContent::kAttention : LayerContent::kState);
   }
   return read.model(frame, arrange(kinds, dense_layer(dense), state), {}, root);
 }
@@ -248,10 +280,10 @@ Result<ModelSpec> read_jamba(const Keys& keys, const Keys& root) {
 Result<ModelSpec> read_bamba(const Keys& keys, const Keys& root) {
   const bool is_granite = effective_model_type(keys, root) == "granitemoehybrid";
   ClassKeys read(keys, is_granite ? "GraniteMoeHybridConfig" : "BambaConfig");
-  KVARTO_TRY(const ClassKeys::Frame frame, read_frame(read, {32, 4096, is_granite ? 2048 : 262'144}));
-  KVARTO_TRY(const DenseShape dense,
-             read_attention(read, frame.hidden_size,
-                            {.heads = 32, .kv_heads = is_granite ? 0 : 8}));
+  KVARTO_TRY(const ClassKeys::Frame frame,
+             read_frame(read, {32, 4096, is_granite ? 2048 : 262'144}));
+  KVARTO_TRY(const DenseShape dense, read_attention(read, frame.hidden_size,
+                                                    {.heads = 32, .kv_heads = is_granite ? 0 : 8}));
   KVARTO_TRY(const LayerSpec state, read_mamba2(read, kBambaNames, frame.hidden_size));
   const auto count = static_cast<std::size_t>(frame.num_layers);
   const std::string_view words = keys.has("layer_types") ? "layer_types" : "layers_block_type";
@@ -261,9 +293,9 @@ Result<ModelSpec> read_bamba(const Keys& keys, const Keys& root) {
     if (!attention) {
       read.note_default(is_granite ? "layer_types" : "attn_layer_indices", "no attention layers");
     }
-    kinds.emplace(count, LayerKind::kState);
+    kinds.emplace(count, LayerContent::kState);
     if (attention) {
-      for (std::uint32_t layer : *attention) (*kinds)[layer] = LayerKind::kAttention;
+      for (std::uint32_t layer : *attention) (*kinds)[layer] = LayerContent::kAttention;
     }
   }
   return read.model(frame, arrange(*kinds, dense_layer(dense), state), {}, root);
@@ -275,7 +307,7 @@ Result<ModelSpec> read_falcon_h1(const Keys& keys, const Keys& root) {
   KVARTO_TRY(const DenseShape dense,
              read_attention(read, frame.hidden_size, {.heads = 32, .kv_heads = 8}));
   KVARTO_TRY(const LayerSpec state, read_mamba2(read, kFalconNames, frame.hidden_size));
-  const Kinds kinds(static_cast<std::size_t>(frame.num_layers), LayerKind::kBoth);
+  const Kinds kinds(static_cast<std::size_t>(frame.num_layers), LayerContent::kBoth);
   return read.model(frame, arrange(kinds, dense_layer(dense), state), {}, root);
 }
 
@@ -283,8 +315,7 @@ Result<ModelSpec> read_zamba2(const Keys& keys, const Keys& root) {
   ClassKeys read(keys, "Zamba2Config");
   KVARTO_TRY(const ClassKeys::Frame frame, read_frame(read, {54, 2560, 4096}));
   // The shared transformer block reads the hidden state beside the embedding: twice as wide.
-  KVARTO_TRY(const DenseShape dense,
-             read_attention(read, 2 * frame.hidden_size, {.heads = 32}));
+  KVARTO_TRY(const DenseShape dense, read_attention(read, 2 * frame.hidden_size, {.heads = 32}));
   KVARTO_TRY(const LayerSpec state, read_mamba2(read, kZambaNames, frame.hidden_size));
   const auto count = static_cast<std::size_t>(frame.num_layers);
   KVARTO_TRY(auto kinds, read_layer_words(keys, "layers_block_type", count, kWords));
@@ -293,9 +324,9 @@ Result<ModelSpec> read_zamba2(const Keys& keys, const Keys& root) {
       return keys.missing("layers_block_type", fmt::format("a list of {} entries", count));
     }
     read.note_default("layers_block_type", "the 54 layers of Zamba2-2.7B");
-    kinds.emplace(count, LayerKind::kState);
+    kinds.emplace(count, LayerContent::kState);
     for (std::size_t layer : {6u, 12u, 18u, 24u, 30u, 36u, 42u, 47u, 51u}) {
-      (*kinds)[layer] = LayerKind::kBoth;
+      (*kinds)[layer] = LayerContent::kBoth;
     }
   }
   return read.model(frame, arrange(*kinds, dense_layer(dense), state), {}, root);

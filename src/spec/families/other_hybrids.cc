@@ -4,9 +4,9 @@
 // Keys and defaults: transformers, src/transformers/models/lfm2, lfm2_moe, rwkv; for MiniMax-M3 the
 // published `sparse_attention_config` and the flat keys that newer files have instead.
 
-#include <array>
-
 #include <fmt/format.h>
+
+#include <array>
 
 #include "spec/families/all.h"
 #include "spec/families/layer_list.h"
@@ -15,14 +15,14 @@
 namespace kvarto {
 namespace {
 
-using Kinds = std::vector<LayerKind>;
+using Kinds = std::vector<LayerContent>;
 
-constexpr std::array kConvWords = {LayerWord{"conv", LayerKind::kState},
-                                   LayerWord{"short_conv", LayerKind::kState},
-                                   LayerWord{"full_attention", LayerKind::kAttention},
-                                   LayerWord{"attention", LayerKind::kAttention}};
-constexpr std::array kSparseWords = {LayerWord{"full_attention", LayerKind::kAttention},
-                                     LayerWord{"minimax_m3_sparse", LayerKind::kSparse}};
+constexpr std::array kConvWords = {LayerWord{"conv", LayerContent::kState},
+                                   LayerWord{"short_conv", LayerContent::kState},
+                                   LayerWord{"full_attention", LayerContent::kAttention},
+                                   LayerWord{"attention", LayerContent::kAttention}};
+constexpr std::array kSparseWords = {LayerWord{"full_attention", LayerContent::kAttention},
+                                     LayerWord{"minimax_m3_sparse", LayerContent::kSparse}};
 
 // The sparse layers of MiniMax-M3 and the shape of their selection.
 struct SparseKeys {
@@ -62,7 +62,7 @@ Result<SparseKeys> read_sparse(ClassKeys& read, std::size_t count) {
   if (map) {
     KVARTO_TRY(const auto is_used, map->boolean("use_sparse_attention"));
     if (!is_used.value_or(true)) {
-      sparse.kinds.assign(count, LayerKind::kAttention);
+      sparse.kinds.assign(count, LayerContent::kAttention);
       return sparse;
     }
   }
@@ -74,7 +74,7 @@ Result<SparseKeys> read_sparse(ClassKeys& read, std::size_t count) {
     KVARTO_TRY(const auto flags, read_flags(where, "sparse_attention_freq", count));
     if (!flags) return where.missing("sparse_attention_freq", "a list of 0 and 1, one a layer");
     for (std::int64_t flag : *flags) {
-      sparse.kinds.push_back(flag == 1 ? LayerKind::kSparse : LayerKind::kAttention);
+      sparse.kinds.push_back(flag == 1 ? LayerContent::kSparse : LayerContent::kAttention);
     }
   }
   if (map) {
@@ -111,8 +111,8 @@ Result<ModelSpec> read_minimax_m3(const Keys& keys, const Keys& root) {
   std::vector<LayerSpec> layers;
   for (std::size_t i = 0; i < sparse.kinds.size(); ++i) {
     shape.has_index_value = sparse.has_index_value[i];
-    layers.push_back(sparse.kinds[i] == LayerKind::kSparse ? block_sparse_layer(shape)
-                                                           : dense_layer(dense));
+    layers.push_back(sparse.kinds[i] == LayerContent::kSparse ? block_sparse_layer(shape)
+                                                              : dense_layer(dense));
   }
   KVARTO_TRY(const auto drafts, read_num_drafts(keys));
   return read.model({num_layers, hidden, context}, layers,
@@ -123,8 +123,7 @@ Result<ModelSpec> read_minimax_m3(const Keys& keys, const Keys& root) {
 Result<ModelSpec> read_lfm2(const Keys& keys, const Keys& root) {
   const bool is_moe = effective_model_type(keys, root) == "lfm2_moe";
   ClassKeys read(keys, is_moe ? "Lfm2MoeConfig" : "Lfm2Config");
-  KVARTO_TRY(const auto num_layers,
-             read.count({"num_hidden_layers"}, 32, kMaxLayers));
+  KVARTO_TRY(const auto num_layers, read.count({"num_hidden_layers"}, 32, kMaxLayers));
   KVARTO_TRY(const auto hidden, read.count({"hidden_size"}, is_moe ? 2048 : 2560, kMaxWidth));
   KVARTO_TRY(const auto context, read.count({"max_position_embeddings"}, 128'000, kMaxTokens));
   KVARTO_TRY(const DenseShape dense, read_attention(read, hidden, {.heads = 32, .kv_heads = 8}));
@@ -134,9 +133,9 @@ Result<ModelSpec> read_lfm2(const Keys& keys, const Keys& root) {
   if (!kinds) {
     KVARTO_TRY(const auto attention, read_layer_numbers(keys, "full_attn_idxs", count, 0));
     if (!attention) read.note_default("full_attn_idxs", "attention in every layer");
-    kinds.emplace(count, attention ? LayerKind::kState : LayerKind::kAttention);
+    kinds.emplace(count, attention ? LayerContent::kState : LayerContent::kAttention);
     if (attention) {
-      for (std::uint32_t layer : *attention) (*kinds)[layer] = LayerKind::kAttention;
+      for (std::uint32_t layer : *attention) (*kinds)[layer] = LayerContent::kAttention;
     }
   }
   // A gated convolution over conv_L_cache tokens keeps all of them but the newest.
@@ -144,8 +143,8 @@ Result<ModelSpec> read_lfm2(const Keys& keys, const Keys& root) {
   state.architecture = "short_conv";
   if (cached > 1) state.conv = {{"x", narrow(hidden), narrow(cached - 1)}};
   std::vector<LayerSpec> layers;
-  for (LayerKind kind : *kinds) {
-    layers.push_back(kind == LayerKind::kAttention ? dense_layer(dense) : state_layer(state));
+  for (LayerContent kind : *kinds) {
+    layers.push_back(kind == LayerContent::kAttention ? dense_layer(dense) : state_layer(state));
   }
   return read.model({num_layers, hidden, context}, layers, {}, root);
 }
@@ -164,9 +163,9 @@ Result<ModelSpec> read_rwkv(const Keys& keys, const Keys& root) {
   state.conv = {{"shift", narrow(hidden), 2}};
   state.conv_codec = Codec::kF32;
   state.state = {{"mean", narrow(inner), 3}};
-  return read.model({num_layers, hidden, context},
-                    std::vector<LayerSpec>(static_cast<std::size_t>(num_layers), state_layer(state)),
-                    {}, root);
+  return read.model(
+      {num_layers, hidden, context},
+      std::vector<LayerSpec>(static_cast<std::size_t>(num_layers), state_layer(state)), {}, root);
 }
 
 }  // namespace kvarto

@@ -5,9 +5,6 @@
 namespace kvarto {
 namespace {
 
-// Layers of a file have at most this many drafts; more is a broken file.
-constexpr std::int64_t kMaxDrafts = 64;
-
 // Widths of states are products of counts from a file: each at most kMaxWidth, so that three of
 // them fit 64 bits; the product must fit a field.
 Result<std::uint32_t> product(const Keys& keys, std::string_view key, std::int64_t a,
@@ -48,8 +45,7 @@ Result<DenseShape> read_attention(ClassKeys& read, std::int64_t hidden_size,
     return keys.bad("num_key_value_heads", fmt::format("{}", kv_heads),
                     fmt::format("a divisor of num_attention_heads {}", heads));
   }
-  KVARTO_TRY(auto head_dim,
-             read.optional_count({"head_dim", "attention_head_dim"}, kMaxWidth));
+  KVARTO_TRY(auto head_dim, read.optional_count({"head_dim", "attention_head_dim"}, kMaxWidth));
   if (head_dim == 0 && defaults.head_dim != 0) {
     head_dim = defaults.head_dim;
     read.note_default("head_dim", fmt::format("{}", head_dim));
@@ -77,7 +73,8 @@ Result<LatentShape> read_latent(ClassKeys& read, std::int64_t hidden_size,
                                 const LatentDefaults& defaults) {
   KVARTO_TRY(const auto heads, read.count({"num_attention_heads"}, defaults.heads, kMaxHeads));
   KVARTO_TRY(const auto latent, read.count({"kv_lora_rank"}, defaults.latent_dim, kMaxWidth));
-  KVARTO_TRY(const auto rope, count_or_zero(read, "qk_rope_head_dim", defaults.rope_dim, kMaxWidth));
+  KVARTO_TRY(const auto rope,
+             count_or_zero(read, "qk_rope_head_dim", defaults.rope_dim, kMaxWidth));
   KVARTO_TRY(const auto nope, read.count({"qk_nope_head_dim"}, defaults.nope_dim, kMaxWidth));
   KVARTO_TRY(auto v_dim, read.optional_count({"v_head_dim"}, kMaxWidth));
   if (v_dim == 0 && defaults.v_dim != 0) {
@@ -155,17 +152,12 @@ Result<LayerSpec> kda_layer(const Keys& keys, std::int64_t heads, std::int64_t h
   KVARTO_TRY(const auto conv, product(keys, "linear_attn_config", kernel - 1, head_dim));
   KVARTO_TRY(const auto width, product(keys, "linear_attn_config", head_dim, head_dim));
   if (kernel > 1) {
-    state.conv = {{"q", narrow(heads), conv}, {"k", narrow(heads), conv}, {"v", narrow(heads), conv}};
+    state.conv = {
+        {"q", narrow(heads), conv}, {"k", narrow(heads), conv}, {"v", narrow(heads), conv}};
   }
   state.state = {{"state", narrow(heads), width}};
   KVARTO_TRY(state.state_codec, read_state_codec(keys));
   return state_layer(state);
-}
-
-Result<std::int64_t> read_num_drafts(const Keys& keys) {
-  KVARTO_TRY(const auto drafts, keys.integer({"num_nextn_predict_layers", "mtp_num_hidden_layers"},
-                                             0, kMaxDrafts));
-  return drafts.value_or(0);
 }
 
 }  // namespace kvarto

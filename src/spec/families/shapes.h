@@ -6,6 +6,7 @@
 
 #include "spec/architectures.h"
 #include "spec/families/class_keys.h"
+#include "spec/families/dense_keys.h"
 
 namespace kvarto {
 
@@ -70,9 +71,6 @@ struct Mamba2Shape {
 // the others reuse the selection of the last one before them. latent.cc.
 [[nodiscard]] Result<std::vector<bool>> read_full_indexers(ClassKeys& read,
                                                            std::int64_t num_layers);
-
-// Multi-token-prediction blocks under the keys of the field; 0 if absent.
-[[nodiscard]] Result<std::int64_t> read_num_drafts(const Keys& keys);
 
 [[nodiscard]] inline std::uint32_t narrow(std::int64_t value) {
   return static_cast<std::uint32_t>(value);
