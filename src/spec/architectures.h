@@ -97,6 +97,7 @@ struct BlockSparseShape {
   std::uint32_t index_heads = 0;  // kIndexKey only
   std::uint32_t index_dim = 0;
   std::uint64_t index_pool = 1;   // tokens per index key
+  bool has_index_value = false;   // an index value beside each index key
   std::optional<std::uint32_t> selection_layer;  // reuse that layer's selection, own no summaries
 };
 [[nodiscard]] LayerSpec block_sparse_layer(const BlockSparseShape& shape);

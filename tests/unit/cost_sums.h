@@ -2,9 +2,9 @@
 
 #pragma once
 
-#include <string_view>
-
 #include <gtest/gtest.h>
+
+#include <string_view>
 
 #include "kvarto/model_spec.h"
 
@@ -64,8 +64,7 @@ inline Stream stream_named(const ModelSpec& model, std::string_view name) {
 // "never all any replicate": the four words of a stream.
 inline std::string words(const Stream& stream) {
   return to_string(stream.lifetime) + " " + to_string(stream.access) + " " +
-         to_string(stream.truncate) +
-         (stream.shard == Shard::kReplicate ? " replicate" : " head");
+         to_string(stream.truncate) + (stream.shard == Shard::kReplicate ? " replicate" : " head");
 }
 
 }  // namespace kvarto

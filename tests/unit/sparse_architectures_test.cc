@@ -42,8 +42,7 @@ TEST(Multilevel, ReadsEveryTokenExactlyOnceWithoutATtl) {
 
 // Blocks of 16 rows: f32 sums and sums of squares of 8 x 128 keys; one bit a block and KV head.
 TEST(Dynamic, KeepsSumsOfKeysAndAMaskOfOneStep) {
-  const ModelSpec model =
-      one_layer(dynamic_layer({.dense = kDense, .ratio = 0.25, .block = 16}));
+  const ModelSpec model = one_layer(dynamic_layer({.dense = kDense, .ratio = 0.25, .block = 16}));
   const Stream stats = stream_named(model, "key_stats");
   EXPECT_EQ(row_bytes(stats).total(), 2u * 8 * 128 * 4);
   EXPECT_EQ(stats.tokens_per_row, 16u);
@@ -68,9 +67,11 @@ TEST(Dynamic, ReadsItsShareOfTheBlocksButAtLeastTwo) {
 
 // Quest: 2 d_k a head and page of 16: an eighth of K, a sixteenth of K and V.
 TEST(BlockSparse, HasTheSummariesOfQuest) {
-  const ModelSpec model = one_layer(block_sparse_layer(
-      {.dense = kDense, .summary = BlockSparseShape::Summary::kMinMax, .block = 16,
-       .budget = 2048}));
+  const ModelSpec model =
+      one_layer(block_sparse_layer({.dense = kDense,
+                                    .summary = BlockSparseShape::Summary::kMinMax,
+                                    .block = 16,
+                                    .budget = 2048}));
   EXPECT_EQ(slope_of(model), 4096 + 4096 / 16);
   EXPECT_EQ(words(stream_named(model, "k")), "never blocks(2048) any head");
   EXPECT_EQ(words(stream_named(model, "block_summary")), "never all any head");
@@ -88,9 +89,10 @@ TEST(BlockSparse, NeverQuantisesTheBoundsOfAQuantisedKey) {
 }
 
 TEST(BlockSparse, HasTheMeansOfMoba) {
-  const ModelSpec model = one_layer(block_sparse_layer(
-      {.dense = kDense, .summary = BlockSparseShape::Summary::kMean, .block = 512,
-       .budget = 3 * 512}));
+  const ModelSpec model = one_layer(block_sparse_layer({.dense = kDense,
+                                                        .summary = BlockSparseShape::Summary::kMean,
+                                                        .block = 512,
+                                                        .budget = 3 * 512}));
   EXPECT_EQ(slope_of(model), 4096 + 2048.0 / 512);
   EXPECT_EQ(model.groups.front().architecture, "moba");
 }
@@ -100,8 +102,7 @@ TEST(BlockSparse, ReadsThePublishedTokensOfNsa) {
   DenseShape dense = kDense;
   dense.window = 512;
   const LayerSpec layer = block_sparse_layer(
-      {.dense = dense, .summary = BlockSparseShape::Summary::kNsa, .block = 64,
-       .budget = 16 * 64});
+      {.dense = dense, .summary = BlockSparseShape::Summary::kNsa, .block = 64, .budget = 16 * 64});
   const auto read = [&](std::uint64_t n) {
     return rows_read(layer.streams[0], n) + rows_read(layer.streams[2], n);
   };

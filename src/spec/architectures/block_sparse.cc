@@ -17,10 +17,14 @@ constexpr std::uint64_t kNsaStride = 16;
 
 const char* block_sparse_name(Summary summary) {
   switch (summary) {
-    case Summary::kMinMax: return "quest";
-    case Summary::kMean: return "moba";
-    case Summary::kNsa: return "nsa";
-    case Summary::kIndexKey: return "block_sparse";
+    case Summary::kMinMax:
+      return "quest";
+    case Summary::kMean:
+      return "moba";
+    case Summary::kNsa:
+      return "nsa";
+    case Summary::kIndexKey:
+      return "block_sparse";
   }
   return "";
 }
@@ -41,15 +45,19 @@ Stream summary_stream(const BlockSparseShape& shape) {
       stream.fields = {summary_field("mean", dense.kv_heads, dense.qk_dim)};
       break;
     case Summary::kNsa:
-      stream.fields = {native_field("k", dense.kv_heads, dense.qk_dim, CodecRole::kKey,
-                                    Codec::kBF16),
-                       native_field("v", dense.kv_heads, dense.v_dim, CodecRole::kValue,
-                                    Codec::kBF16)};
+      stream.fields = {
+          native_field("k", dense.kv_heads, dense.qk_dim, CodecRole::kKey, Codec::kBF16),
+          native_field("v", dense.kv_heads, dense.v_dim, CodecRole::kValue, Codec::kBF16)};
       stream.tokens_per_row = kNsaStride;
       stream.purpose = Purpose::kAttention;
       break;
     case Summary::kIndexKey:
-      return index_key_stream(shape.index_dim, shape.index_pool, Codec::kBF16);
+      stream = index_key_stream(shape.index_dim, shape.index_pool, Codec::kBF16);
+      if (shape.has_index_value) {
+        stream.fields.push_back(
+            native_field("index_value", 1, shape.index_dim, CodecRole::kIndex, Codec::kBF16));
+      }
+      break;
   }
   return stream;
 }
@@ -61,8 +69,8 @@ LayerSpec block_sparse_layer(const BlockSparseShape& shape) {
   DenseShape dense = shape.dense;
   dense.window = 0;
   LayerSpec layer = dense_layer(dense);
-  layer.architecture = shape.architecture.empty() ? block_sparse_name(shape.summary)
-                                                  : shape.architecture;
+  layer.architecture =
+      shape.architecture.empty() ? block_sparse_name(shape.summary) : shape.architecture;
   for (Stream& stream : layer.streams) {
     stream.access = whole_blocks(shape.budget + shape.dense.window);
     stream.selection_layer = shape.selection_layer;

@@ -28,8 +28,7 @@ Stream kv_stream(const CompressedShape& shape, const char* name, Codec nope, Cod
   stream.shard = Shard::kReplicate;
   stream.has_packed_form = true;
   const std::uint32_t num_scales = (shape.nope_dim + kPackedGroup - 1) / kPackedGroup;
-  stream.packed_row_pad_bytes =
-      (kScalePadBytes - num_scales % kScalePadBytes) % kScalePadBytes;
+  stream.packed_row_pad_bytes = (kScalePadBytes - num_scales % kScalePadBytes) % kScalePadBytes;
   stream.packed_block_align_bytes = kBlockAlignBytes;
   stream.packed_scales_in_footer = true;
   return stream;

@@ -15,8 +15,7 @@ LayerSpec mla_layer(const LatentShape& shape) {
       native_field("latent", 1, shape.latent_dim, CodecRole::kKey, Codec::kBF16));
   latent.fields.back().packed = Codec::kFp8Scaled128;
   if (shape.rope_dim != 0) {
-    latent.fields.push_back(
-        native_field("rope", 1, shape.rope_dim, CodecRole::kKey, Codec::kBF16));
+    latent.fields.push_back(native_field("rope", 1, shape.rope_dim, CodecRole::kKey, Codec::kBF16));
   }
   latent.shard = Shard::kReplicate;
   latent.has_packed_form = true;

@@ -23,8 +23,8 @@ Stream quantised_stream(const Stream& dense, const TailQuantisedShape& shape,
   Stream stream = dense;
   Field& field = stream.fields.front();
   const auto width = static_cast<std::uint32_t>(field.width * tokens_per_row);
-  field = fixed_field(field.name, field.heads, width,
-                      shape.bits == 2 ? Codec::kInt2 : Codec::kQ4_1);
+  field =
+      fixed_field(field.name, field.heads, width, shape.bits == 2 ? Codec::kInt2 : Codec::kQ4_1);
   stream.tokens_per_row = tokens_per_row;
   stream.birth_delay_tokens = shape.residual;
   stream.born_from = "tail_" + dense.name;

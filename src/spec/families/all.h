@@ -42,6 +42,33 @@ namespace kvarto {
 [[nodiscard]] Result<ModelSpec> read_mimo_family(const Keys& keys, const Keys& root);
 [[nodiscard]] Result<ModelSpec> read_step3_family(const Keys& keys, const Keys& root);
 
+// compressed.cc, compressed_shared.cc
+[[nodiscard]] Result<ModelSpec> read_deepseek_v4(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_deepseek_v41(const Keys& keys, const Keys& root);
+
+// latent.cc: DeepSeek-V2, V3, V3.2 and their relatives.
+[[nodiscard]] Result<ModelSpec> read_latent_family(const Keys& keys, const Keys& root);
+
+// linear.cc: hybrids with gated DeltaNet, KDA or lightning attention.
+[[nodiscard]] Result<ModelSpec> read_glm5_next(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_kimi_linear(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_lightning(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_qwen_hybrid(const Keys& keys, const Keys& root);
+
+// mamba.cc: Mamba and its hybrids with attention.
+[[nodiscard]] Result<ModelSpec> read_bamba(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_falcon_h1(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_jamba(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_mamba2_family(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_mamba_family(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_nemotron_h(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_zamba2(const Keys& keys, const Keys& root);
+
+// other_hybrids.cc
+[[nodiscard]] Result<ModelSpec> read_lfm2(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_minimax_m3(const Keys& keys, const Keys& root);
+[[nodiscard]] Result<ModelSpec> read_rwkv(const Keys& keys, const Keys& root);
+
 // unknown.cc: a type that none of the above is. Sets `is_unknown_type` and says what was assumed.
 [[nodiscard]] Result<ModelSpec> read_unknown_family(const Keys& keys, const Keys& root);
 

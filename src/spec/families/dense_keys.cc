@@ -118,7 +118,8 @@ Result<DenseGeometry> read_dense_geometry(ClassKeys& read, const DenseType& type
 
 Result<std::int64_t> read_num_drafts(const Keys& keys) {
   KVARTO_TRY(const auto drafts,
-             keys.integer({"num_nextn_predict_layers", "num_mtp_layers"}, 0, kMaxLayers));
+             keys.integer({"num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"},
+                          0, kMaxLayers));
   if (drafts) return *drafts;
   // MiniMax-M2 counts modules of several layers each.
   KVARTO_TRY(const auto is_used, keys.boolean("use_mtp"));
