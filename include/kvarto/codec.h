@@ -35,6 +35,7 @@ enum class Codec : std::uint8_t {
   kInt2,          // 2 bits, f16 scale and f16 minimum per 32: KIVI; its 4-bit form is kQ4_1
   kInt32,         // positions
   kBit,           // masks
+  kQ8KV,          // ik_llama.cpp: int8, 8 bytes of scale per row
 };
 
 // Description of one codec. Immutable plain data.

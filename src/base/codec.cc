@@ -9,7 +9,7 @@ namespace {
 
 // ggml sizes: ggml/src/ggml-common.h (block_q8_0 34 B, block_q5_1 24 B, block_q5_0 22 B,
 // block_q4_1 20 B, block_q4_0 and block_iq4_nl 18 B per 32 elements).
-constexpr std::array<CodecInfo, 21> kCodecs = {{
+constexpr std::array<CodecInfo, 22> kCodecs = {{
     {Codec::kF32, "f32", 32, 1, 0, true, "IEEE 754 binary32"},
     {Codec::kF16, "f16", 16, 1, 0, true, "IEEE 754 binary16"},
     {Codec::kBF16, "bf16", 16, 1, 0, true, "upper half of binary32, nearest even"},
@@ -34,6 +34,7 @@ constexpr std::array<CodecInfo, 21> kCodecs = {{
     {Codec::kInt2, "int2", 2, 32, 4, false, "KIVI (arXiv 2402.02750): f16 scale and minimum per 32"},
     {Codec::kInt32, "int32", 32, 1, 0, true, "two's complement, 32 bits"},
     {Codec::kBit, "bit", 1, 1, 0, true, "one bit an element, padded to whole bytes a head"},
+    {Codec::kQ8KV, "q8_KV", 8, 0, 8, true, "ggml of ik_llama.cpp: int8, 8 bytes of scale a row"},
 }};
 
 constexpr bool is_in_order() {

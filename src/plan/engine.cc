@@ -12,6 +12,12 @@ std::span<const Engine> engines() {
   static const std::array kEngines = {
       kIdealEngine,
       kKvartoEngine,
+      kLlamaCppEngine,
+      kIkLlamaCppEngine,
+      kOllamaEngine,
+      kVllmEngine,
+      kSglangEngine,
+      kTensorRtLlmEngine,
   };
   return kEngines;
 }

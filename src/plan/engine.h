@@ -55,5 +55,11 @@ void set_concurrency(EnginePlan& plan, const PlanRequest& request);
 // Defined in engines/<name>.cc.
 extern const Engine kIdealEngine;
 extern const Engine kKvartoEngine;
+extern const Engine kLlamaCppEngine;
+extern const Engine kIkLlamaCppEngine;
+extern const Engine kOllamaEngine;
+extern const Engine kVllmEngine;
+extern const Engine kSglangEngine;
+extern const Engine kTensorRtLlmEngine;
 
 }  // namespace kvarto

@@ -138,7 +138,7 @@ std::vector<std::string> architecture_names(const ModelSpec& model) {
 std::vector<std::string_view> cache_type_names() {
   return {"auto", "f32",  "f16",    "bf16", "fp8",  "fp8_e4m3", "fp8_e5m2", "q8_0",      "q5_1",
           "q5_0", "q4_1", "q4_0",   "iq4_nl", "int8", "int4",   "nvfp4",    "mxfp4",
-          "fp8_ds_mla"};
+          "fp8_ds_mla", "q8_KV"};
 }
 
 Result<ModelSpec> with_types(ModelSpec model, const CacheTypes& types) {
