@@ -118,8 +118,10 @@ std::uint64_t vllm_blocks(const VllmGroup& group, const PlanRequest& request,
   const std::uint64_t batched = batched_tokens(request, rules);
   switch (group.layers.kind) {
     case PageKind::kState:
-      // One live state, one a draft token, and one more where prefixes are cached (align mode).
-      return 1 + request.draft_tokens + (request.is_prefix_caching ? 1 : 0);
+      // One live state, and one more where prefixes are cached (align mode). Older versions kept one
+      // a draft token; logs of 2026 with two of them show none.
+      return 1 + (rules.are_tokens_per_request ? 0 : request.draft_tokens) +
+             (request.is_prefix_caching ? 1 : 0);
     case PageKind::kWindow:
       return ceil_div(std::min(group.layers.window - 1 + batched, context), group.block_tokens) + 1;
     case PageKind::kChunk:
