@@ -104,11 +104,9 @@ void add_pages(Ledger& ledger, const VllmPool& pool, const VllmGroup& group,
                const PlanRequest& request) {
   const std::uint64_t blocks = group.blocks_per_sequence * request.num_sequences;
   const std::uint64_t pages = blocks * group.layers.num_layers;
-  const bool is_aligned = group.layers.streams.front().stream->block_align_bytes != 1 ||
-                          !pool.is_hybrid || group.block_tokens == 0;
-  const Cause cause = pool.is_hybrid && !is_aligned ? Cause::kPageUnification
-                      : group.layers.is_state()     ? Cause::kPageUnification
-                                                    : Cause::kPadding;
+  // Within the V4 groups a page is aligned; elsewhere it is enlarged to the size of others.
+  const Cause cause = pool.is_hybrid && !pool.is_compressed ? Cause::kPageUnification
+                                                            : Cause::kPadding;
   add_flat(ledger, group.layers, pages * (group.page_bytes - group.own_page_bytes), cause);
   if (group.num_groups != 0) {
     add_flat(ledger, group.layers, blocks * group.padded_layers * group.page_bytes,
