@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -49,8 +50,9 @@ std::size_t distance(std::string_view query, std::string_view name) {
   return prefix_distance(query, name);
 }
 
-std::size_t length_difference(std::string_view a, std::string_view b) {
-  return a.size() > b.size() ? a.size() - b.size() : b.size() - a.size();
+std::size_t common_prefix(std::string_view a, std::string_view b) {
+  const auto [end, unused] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return static_cast<std::size_t>(end - a.begin());
 }
 
 // Names that resemble `query`, most alike first; none that differs in more than a third of itself
@@ -58,15 +60,10 @@ std::size_t length_difference(std::string_view a, std::string_view b) {
 std::vector<std::size_t> similar_names(std::string_view query,
                                        std::span<const std::string_view> names) {
   struct Candidate {
-    std::size_t distance;
-    std::size_t length_difference;
+    std::ptrdiff_t badness;
     std::size_t index;
     bool operator<(const Candidate& other) const {
-      if (distance != other.distance) return distance < other.distance;
-      if (length_difference != other.length_difference) {
-        return length_difference < other.length_difference;
-      }
-      return index < other.index;
+      return badness != other.badness ? badness < other.badness : index < other.index;
     }
   };
   std::vector<Candidate> candidates;
@@ -74,7 +71,11 @@ std::vector<std::size_t> similar_names(std::string_view query,
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::size_t edits = distance(query, names[i]);
     if (3 * edits <= std::min(query.size(), names[i].size())) {
-      candidates.push_back({edits, length_difference(query, names[i]), i});
+      // An equal beginning outweighs a few edits behind it: mistral-7b-instruct is nearer to
+      // mistral-7b-v0.1 than to mixtral-8x7b.
+      candidates.push_back({static_cast<std::ptrdiff_t>(2 * edits) -
+                                static_cast<std::ptrdiff_t>(common_prefix(query, names[i])),
+                            i});
     }
   }
   std::sort(candidates.begin(), candidates.end());

@@ -149,10 +149,63 @@ std::string test_name(const ::testing::TestParamInfo<CatalogueRow>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Table, CatalogueModelRow, ::testing::ValuesIn(kCatalogueRows), test_name);
 
+// 21 x (584 + 68) / 4 + 20 x 584 / 128, and 43 windows of 128 rows of 584 B beside
+// 21 x (65,536 + 16,384) + 20 x 524,288 B of compressor states.
+TEST(CatalogueDeepSeekV4, FlashHasTheSlopeAndTheFixedBytesOfItsReleaseFormat) {
+  const Sums sums =
+      sums_of(model_with_types("deepseek-v4-flash", {"fp8_ds_mla", "fp8_ds_mla", ""}));
+  EXPECT_EQ(sums.growing, 3514.25);
+  EXPECT_EQ(sums.fixed, 3'214'336U + 12'206'080U);
+}
+
+// 30 x (584 + 68) / 4 + 31 x 584 / 128 = 5,031.4375.
+TEST(CatalogueDeepSeekV4, ProHasTheSlopeAndTheFixedBytesOfItsReleaseFormat) {
+  const Sums sums = sums_of(model_with_types("deepseek-v4-pro", {"fp8_ds_mla", "fp8_ds_mla", ""}));
+  EXPECT_EQ(sums.growing, 5031.4375);
+  EXPECT_EQ(sums.fixed, 4'559'872U + 18'710'528U);
+}
+
+// The same with 132 bytes for an index key.
+TEST(CatalogueDeepSeekV4, Fp8IndexKeysHaveTheSlopeOfTheFactSheet) {
+  const CacheTypes types{"fp8_ds_mla", "fp8_ds_mla", "fp8"};
+  EXPECT_EQ(sums_of(model_with_types("deepseek-v4-flash", types)).growing, 3850.25);
+  EXPECT_EQ(sums_of(model_with_types("deepseek-v4-pro", types)).growing, 5511.4375);
+}
+
+// 21 x (1,024 + 256) / 4 + 20 x 1,024 / 128, and 30 and 31 layers of Pro.
+TEST(CatalogueDeepSeekV4, Bf16RowsAndIndexKeysHaveTheSlopeOfTheFactSheet) {
+  EXPECT_EQ(sums_of(model_with_types("deepseek-v4-flash", {"bf16", "bf16", "bf16"})).growing,
+            6'880);
+  EXPECT_EQ(sums_of(model_with_types("deepseek-v4-pro", {"bf16", "bf16", "bf16"})).growing, 9'848);
+}
+
+// (3 / 2 + 1) x (288 + 68) B: four owner layers, three of ratio 2 and one of ratio 1.
+TEST(CatalogueDeepSeekV4, V41HasTheSlopeOfItsPaper) {
+  EXPECT_EQ(sums_of(model_with_types("deepseek-v4.1-flash", {"auto", "auto", ""})).growing, 890);
+}
+
 // 61 x (656 + 132).
 TEST(CatalogueDeepSeekV32, Fp8RowsHaveTheSlopeOfTheFactSheet) {
   EXPECT_EQ(sums_of(model_with_types("deepseek-v3.2", {"fp8_ds_mla", "fp8_ds_mla", ""})).growing,
             48'068);
+}
+
+TEST(CatalogueModels, AreAllOfAKnownFamily) {
+  for (const CatalogueModel& entry : catalogue_models()) {
+    SCOPED_TRACE(entry.name);
+    const ModelSpec model = model_with_types(entry.name, {});
+    EXPECT_FALSE(model.is_unknown_type);
+    EXPECT_EQ(model.name, entry.name);
+    EXPECT_FALSE(model.groups.empty());
+  }
+}
+
+TEST(CatalogueModels, EveryRowOfTheFactSheetIsThere) {
+  std::set<int> numbers;
+  for (const CatalogueRow& row : kCatalogueRows) numbers.insert(row.number);
+  numbers.insert({63, 64, 65});  // DeepSeek-V4, tested on their own
+  numbers.erase(0);
+  EXPECT_EQ(numbers.size(), 111U);
 }
 
 }  // namespace

@@ -48,6 +48,13 @@ TEST(MatchName, ANameWithASuffixOfItsOwnFindsTheNameItExtends) {
   EXPECT_THAT(message_for("qwen2.5-7b-instruct"), HasSubstr("closest: qwen2.5-7b"));
 }
 
+TEST(MatchName, AnEqualBeginningOutweighsAFewEditsBehindIt) {
+  constexpr std::array<std::string_view, 2> kPair = {"mixtral-8x7b", "mistral-7b-v0.1"};
+  const auto found = match_name("mistral-7b-instruct", "model", kPair);
+  ASSERT_FALSE(found.has_value());
+  EXPECT_THAT(found.error().message, HasSubstr("closest: mistral-7b-v0.1"));
+}
+
 TEST(MatchName, ANameLikeNoOtherPointsToTheList) {
   EXPECT_THAT(message_for("zzzz"), HasSubstr("one of the 6 listed by `kvarto models`"));
   EXPECT_THAT(message_for("/no/such/folder/of/any/model/whatsoever"), Not(HasSubstr("closest")));
