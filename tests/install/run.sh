@@ -18,5 +18,5 @@ else
   options+=(-D "KVARTO_SOURCE_DIR=$source")
 fi
 cmake "${options[@]}" >/dev/null
-cmake --build "$work/build" --target row
-"$work/build/row"
+cmake --build "$work/build" --target plan
+"$work/build/plan"
