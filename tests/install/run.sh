@@ -23,5 +23,6 @@ if [ "$kind" = find_package ]; then
   cmake --build "$work/build" --target plan
   "$work/build/plan"
 else
-  ninja -C "$work/build" CMakeFiles/plan.dir/__/plan.cc.o
+  object=$(ninja -C "$work/build" -t targets all | sed -n 's/^\(.*plan\.dir.*plan\.cc\.o\):.*/\1/p')
+  ninja -C "$work/build" "$object"
 fi
