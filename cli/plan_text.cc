@@ -92,18 +92,20 @@ std::string or_dash(const std::optional<std::uint64_t>& number) {
 void print_engines(const PlanReport& report, Output& out) {
   out.line();
   out.heading(report.request.tensor_parallel > 1 ? "all sequences, one rank" : "all sequences");
-  Table table({{"engine", kLeft},
-               {"profile", kLeft},
-               {"size"},
-               {"bytes"},
-               {"blocks"},
-               {"smallest device", kLeft}});
+  Table table(
+      {{"engine", kLeft}, {"profile", kLeft}, {"size"}, {"bytes"}, {"smallest device", kLeft}});
   for (const EngineReport& engine : report.engines) {
     table.row({engine.plan.engine, engine.plan.profile, short_bytes(engine.plan.bytes),
-               grouped(engine.plan.bytes), or_dash(engine.plan.blocks),
+               grouped(engine.plan.bytes),
                engine.smallest_device.has_value() ? engine.smallest_device->name : "none"});
   }
   table.print(out);
+  // With memory stated, the blocks are those that fit (print_fit).
+  for (const EngineReport& engine : report.engines) {
+    if (engine.plan.blocks.has_value() && report.request.kv_memory_bytes == 0) {
+      out.line(fmt::format("  {}: {} blocks", engine.plan.engine, grouped(*engine.plan.blocks)));
+    }
+  }
   if (report.weight_bytes.has_value()) {
     out.line(fmt::format("  the device holds the weights as well: {}",
                          exact_bytes(*report.weight_bytes)));

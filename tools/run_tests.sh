@@ -9,11 +9,6 @@ step() { echo "== $*"; }
 # Configures the preset once; later runs build only what changed.
 configure() { [ -f "build/$1/build.ninja" ] || cmake --preset "$1" >/dev/null; }
 
-if command -v clang-format-14 >/dev/null && git rev-parse --git-dir >/dev/null 2>&1; then
-  step "format"
-  tools/check_format.sh
-fi
-
 step "release build, warnings are errors"
 configure test
 cmake --build build/test
@@ -25,5 +20,10 @@ step "tests under the address and undefined-behaviour sanitizers"
 configure asan
 cmake --build build/asan
 ctest --test-dir build/asan --output-on-failure -j "$(nproc)" -L 'unit|property|fuzz'
+
+if command -v clang-format-14 >/dev/null && git rev-parse --git-dir >/dev/null 2>&1; then
+  step "format"
+  tools/check_format.sh
+fi
 
 step "done"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # usage: run.sh KIND SOURCE_DIR BUILD_DIR COMPILER
-# Builds the example project of KIND (find_package or add_subdirectory) and runs it.
+# Builds the example project of KIND and runs it. Under add_subdirectory the example is compiled but
+# not linked: building the whole library again would only show what find_package shows.
 set -euo pipefail
 kind="$1" source="$2" build="$3" compiler="$4"
 work="$build/tests/install/$kind"
@@ -18,5 +19,10 @@ else
   options+=(-D "KVARTO_SOURCE_DIR=$source")
 fi
 cmake "${options[@]}" >/dev/null
-cmake --build "$work/build" --target row
-"$work/build/row"
+if [ "$kind" = find_package ]; then
+  cmake --build "$work/build" --target plan
+  "$work/build/plan"
+else
+  object=$(ninja -C "$work/build" -t targets all | sed -n 's/^\(.*plan\.dir.*plan\.cc\.o\):.*/\1/p')
+  ninja -C "$work/build" "$object"
+fi

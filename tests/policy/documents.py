@@ -58,6 +58,8 @@ class Tool:
             return f"no command {words[0]}"
         for word in words[1:]:
             name = word.split("=")[0].strip("[]")
+            if name in ("--help", "-h"):
+                continue
             if re.fullmatch(r"--?[a-z][\w-]*", name) and not re.search(rf"(?<![\w-]){name}(?![\w-])", text):
                 return f"{words[0]} has no option {name}"
         return None
@@ -111,12 +113,23 @@ def output_violations(path, root, tool):
                    f"{run.stdout}{run.stderr}")
 
 
+def example_violations(path, root):
+    """The C++ that a document shows is part of a program that a test builds and runs."""
+    programs = "\n".join(p.read_text() for p in sorted((root / "tests/install").rglob("*.cc")))
+    known = {line.strip() for line in programs.splitlines()}
+    for match in FENCE.finditer(path.read_text()):
+        for line in match.group(2).splitlines() if match.group(1) == "cpp" else ():
+            if line.strip() and line.strip() not in known:
+                yield f"{path.relative_to(root).as_posix()}: no program of tests/install has: {line}"
+
+
 def check(root: Path, build: Path):
     binary = build / "kvarto" if build is not None else None
     tool = Tool(str(binary)) if binary is not None and binary.exists() else None
     found = []
     for path in documents(root):
         found.extend(name_violations(path, root, tool))
+        found.extend(example_violations(path, root))
         if tool is not None:
             found.extend(output_violations(path, root, tool))
     return found

@@ -223,6 +223,10 @@ class Documents(Planted):
         self.assertIn("prints something else",
                       "".join(self.find("```console\n$ kvarto plan x\n5 GiB\n```\n")))
 
+    def test_an_example_that_no_test_builds_is_found(self):
+        self.assertIn("no program of tests/install has",
+                      "".join(self.find("```cpp\nkvarto::fly();\n```\n")))
+
     def test_a_true_document_passes(self):
         self.assertEqual(self.find("`docs/other.md`, `make test`, `kvarto plan X --json`\n"
                                    "```console\n$ kvarto plan x\n4 GiB\n```\n"), [])
