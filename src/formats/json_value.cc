@@ -162,9 +162,9 @@ class Parser {
 
   bool check_name(const ValueMap& map) {
     if (map.size() > kSmallMap) return true;
-    const std::string& name = map.back().first;
+    const std::string& name = map.back().name;
     for (std::size_t i = 0; i + 1 < map.size(); ++i) {
-      if (map[i].first == name) return fail_repeated(name);
+      if (map[i].name == name) return fail_repeated(name);
     }
     return true;
   }

@@ -19,14 +19,20 @@
 namespace kvarto {
 
 struct Value;
+struct ValueMember;
 using ValueList = std::vector<Value>;
-using ValueMap = std::vector<std::pair<std::string, Value>>;  // in file order, names unique
+using ValueMap = std::vector<ValueMember>;  // in file order, names unique
 
 // null, bool, integer, real, string, list or map. Integers beyond int64 are held as reals.
 struct Value {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, ValueList, ValueMap> data;
   [[nodiscard]] bool is_null() const { return std::holds_alternative<std::monostate>(data); }
   [[nodiscard]] const Value* find(std::string_view key) const;  // null unless a map with the key
+};
+
+struct ValueMember {
+  std::string name;
+  Value value;
 };
 
 // Largest values accepted from a file; beyond them a configuration is refused as contradictory.

@@ -71,16 +71,16 @@ TEST(JsonValue, HoldsEveryKindOfValueInFileOrder) {
   const Value value = parsed(R"( {"z": null, "a": [true, false, -7, 2.5e1, "x"], "m": {}} )");
   const auto& map = std::get<ValueMap>(value.data);
   ASSERT_EQ(map.size(), 3u);
-  EXPECT_EQ(map[0].first, "z");
-  EXPECT_TRUE(map[0].second.is_null());
-  const auto& list = std::get<ValueList>(map[1].second.data);
+  EXPECT_EQ(map[0].name, "z");
+  EXPECT_TRUE(map[0].value.is_null());
+  const auto& list = std::get<ValueList>(map[1].value.data);
   ASSERT_EQ(list.size(), 5u);
   EXPECT_EQ(std::get<bool>(list[0].data), true);
   EXPECT_EQ(std::get<bool>(list[1].data), false);
   EXPECT_EQ(std::get<std::int64_t>(list[2].data), -7);
   EXPECT_EQ(std::get<double>(list[3].data), 25.0);
   EXPECT_EQ(std::get<std::string>(list[4].data), "x");
-  EXPECT_TRUE(std::get<ValueMap>(map[2].second.data).empty());
+  EXPECT_TRUE(std::get<ValueMap>(map[2].value.data).empty());
 }
 
 TEST(JsonValue, ReadsPythonsLiteralsAsReals) {
@@ -95,8 +95,8 @@ TEST(JsonValue, ReadsPythonsLiteralsAsReals) {
 TEST(JsonValue, LeavesLiteralsInsideStringsAlone) {
   const Value value = parsed(R"({"Infinity": "a \" NaN, -Infinity", "n": [NaN]})");
   const auto& map = std::get<ValueMap>(value.data);
-  EXPECT_EQ(map[0].first, "Infinity");
-  EXPECT_EQ(std::get<std::string>(map[0].second.data), "a \" NaN, -Infinity");
+  EXPECT_EQ(map[0].name, "Infinity");
+  EXPECT_EQ(std::get<std::string>(map[0].value.data), "a \" NaN, -Infinity");
 }
 
 TEST(JsonValue, HoldsIntegersBeyondInt64AsReals) {
