@@ -35,6 +35,7 @@ HEADER_PART = {
     "catalogue.h": "formats",
     "block_pool.h": "cache",
     "kv_cache.h": "cache",
+    "attention.h": "attention",
     "layout_convert.h": "cache",
     "shared_kv_cache.h": "cache",
 }

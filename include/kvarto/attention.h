@@ -1,0 +1,104 @@
+// Exact softmax attention over a block-paged cache, in f32 arithmetic.
+//
+// The queries of a group (the query heads of one KV head) are handled in one pass, so that each
+// cached byte is read once; a prefix that forked sequences share by block ids is read once for all
+// of them. What ran is in the report; nothing falls back silently.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "kvarto/cache_view.h"
+#include "kvarto/result.h"
+
+namespace kvarto {
+
+// The score of query position i and row j is
+//   s = scale * (q . k[j]);  s = soft_cap * tanh(s / soft_cap) if soft_cap > 0;
+//   s = s + alibi_slopes[head] * (j - i)
+// and the sink logit of a head, where given, takes part in the softmax's denominator alone.
+struct AttentionOptions {
+  std::optional<float> scale;           // unset: 1 / sqrt(qk_dim)
+  float soft_cap = 0;                   // 0: off
+  std::span<const float> alibi_slopes;  // [num_q_heads]; empty: off
+  std::uint64_t window = 0;             // tokens, the query's own included; 0: off
+  std::uint64_t chunk = 0;              // a query sees its own chunk of so many tokens; 0: off
+  std::span<const float> sink_logits;   // [num_q_heads]; empty: off
+};
+
+// One query token per sequence: the last of its num_tokens.
+//   q    [num_sequences, num_q_heads, qk_dim]
+//   out  [num_sequences, num_q_heads, v_dim]
+//   lse  [num_sequences, num_q_heads], natural logarithm, or empty if not wanted
+// A sequence without tokens gets out 0 and lse -infinity (the sink logit where there is one).
+struct DecodeCall {
+  CacheView view;
+  std::uint32_t num_q_heads = 0;
+  std::span<const float> q;
+  AttentionOptions options;
+  std::span<float> out;
+  std::span<float> lse;
+};
+
+// Causal attention of the last q_lens[s] tokens of each sequence s, whose rows are in the cache
+// already (a chunk of a prompt, or a prompt onto an existing cache).
+//   q    [sum of q_lens, num_q_heads, qk_dim], sequence after sequence
+//   out  [sum of q_lens, num_q_heads, v_dim];  lse as in DecodeCall
+struct PrefillCall {
+  CacheView view;
+  std::span<const std::uint64_t> q_lens;
+  std::uint32_t num_q_heads = 0;
+  std::span<const float> q;
+  AttentionOptions options;
+  std::span<float> out;
+  std::span<float> lse;
+};
+
+// What really ran.
+struct AttentionReport {
+  std::string_view kernel;  // e.g. "dense_tiles", "dense_rows"
+  std::string_view isa;     // "scalar", "avx2", "avx512"
+  std::string_view layout;  // "hardware" or "generic"
+  std::string_view arith;   // "f32"
+  std::uint64_t num_threads = 0;
+  std::uint64_t num_work_items = 0;
+  std::uint64_t rows_read = 0;   // rows of K, each with all its heads; the V rows are as many
+  std::uint64_t bytes_read = 0;  // cached bytes of K and V that were read, each reading counted
+};
+
+struct RunnerOptions {
+  std::uint32_t num_threads = 1;
+  bool is_pinned = false;  // binds each thread to a core of its own
+};
+
+struct RunnerState;  // kernels, threads and scratch memory
+
+// Runs attention on threads of its own, with scratch memory that it keeps between calls.
+// Not thread-safe; one owner. Several runners may read one cache at the same time.
+class AttentionRunner {
+ public:
+  // Errors: kInvalidArgument (no threads, more than 1024, an unknown KVARTO_ISA), kUnsupported (an
+  // instruction set that this machine lacks).
+  [[nodiscard]] static Result<AttentionRunner> create(const RunnerOptions& options);
+  AttentionRunner(AttentionRunner&&) noexcept;
+  AttentionRunner& operator=(AttentionRunner&&) noexcept;
+  ~AttentionRunner();
+
+  // Errors: kInvalidArgument for shapes, tables or options that do not fit each other; kUnsupported
+  // for codecs and layouts without a kernel. `out` and `lse` are untouched then.
+  // The result is the same, bit for bit, for equal numbers of threads.
+  [[nodiscard]] Result<AttentionReport> decode(const DecodeCall& call);
+  [[nodiscard]] Result<AttentionReport> prefill(const PrefillCall& call);
+
+  [[nodiscard]] std::uint32_t num_threads() const;
+
+ private:
+  explicit AttentionRunner(std::unique_ptr<RunnerState> state);
+  std::unique_ptr<RunnerState> state_;
+};
+
+}  // namespace kvarto

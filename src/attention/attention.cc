@@ -1,0 +1,124 @@
+#include "kvarto/attention.h"
+
+#include <fmt/format.h>
+
+#include "attention/call_check.h"
+#include "attention/decode.h"
+#include "attention/prefill.h"
+#include "attention/runner_state.h"
+#include "base/checked.h"
+
+namespace kvarto {
+namespace {
+
+constexpr std::uint32_t kMaxThreads = 1024;
+
+AttentionReport start_report(const CacheView& view, const KernelTable& kernels,
+                             std::size_t num_threads) {
+  AttentionReport report;
+  report.kernel = view.k.layout.order == RowOrder::kHeadTiles ? "dense_tiles" : "dense_rows";
+  report.isa = kernels.name;
+  report.layout = layout_of(view);
+  report.arith = "f32";
+  report.num_threads = num_threads;
+  return report;
+}
+
+}  // namespace
+
+AttentionRunner::AttentionRunner(std::unique_ptr<RunnerState> state) : state_(std::move(state)) {}
+AttentionRunner::AttentionRunner(AttentionRunner&&) noexcept = default;
+AttentionRunner& AttentionRunner::operator=(AttentionRunner&&) noexcept = default;
+AttentionRunner::~AttentionRunner() = default;
+
+Result<AttentionRunner> AttentionRunner::create(const RunnerOptions& options) {
+  if (options.num_threads == 0 || options.num_threads > kMaxThreads) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("threads: found {}, expected 1 to {}",
+                                                         options.num_threads, kMaxThreads));
+  }
+  KVARTO_TRY(const KernelTable* kernels, active_kernels());
+  return AttentionRunner(std::make_unique<RunnerState>(*kernels, options));
+}
+
+std::uint32_t AttentionRunner::num_threads() const {
+  return static_cast<std::uint32_t>(state_->pool.num_threads());
+}
+
+Result<AttentionReport> AttentionRunner::decode(const DecodeCall& call) {
+  return decode_with(*state_, call);
+}
+
+Result<AttentionReport> decode_with(RunnerState& state, const DecodeCall& call) {
+  CallShape shape;
+  shape.view = &call.view;
+  shape.options = &call.options;
+  shape.num_q_heads = call.num_q_heads;
+  shape.num_queries = call.view.sequences.size();
+  shape.q_size = call.q.size();
+  shape.out_size = call.out.size();
+  shape.lse_size = call.lse.size();
+  DecodeWork work;
+  KVARTO_TRY(work.shape, check_call(shape, *state.kernels));
+  std::vector<RowRange> visible;
+  for (std::size_t s = 0; s < call.view.sequences.size(); ++s) {
+    const std::uint64_t length = call.view.sequences[s].num_tokens;
+    visible.push_back(length == 0 ? RowRange{} : visible_rows(length - 1, call.options));
+    KVARTO_CHECK_OK(check_sequence(call.view, s, visible.back().first));
+  }
+  work.call = &call;
+  work.kernels = state.kernels;
+  work.pool = &state.pool;
+  work.scratch = state.scratch;
+  work.parts = &state.parts;
+  AttentionReport report = start_report(call.view, *state.kernels, state.pool.num_threads());
+  run_decode(work, visible, report);
+  return report;
+}
+
+Result<AttentionReport> AttentionRunner::prefill(const PrefillCall& call) {
+  return prefill_with(*state_, call);
+}
+
+Result<AttentionReport> prefill_with(RunnerState& state, const PrefillCall& call) {
+  if (call.q_lens.size() != call.view.sequences.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("q_lens: found {} values, expected {} sequences", call.q_lens.size(),
+                            call.view.sequences.size()));
+  }
+  CheckedSum num_queries;
+  for (std::size_t s = 0; s < call.q_lens.size(); ++s) {
+    if (call.q_lens[s] > call.view.sequences[s].num_tokens) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("q_lens: found {} for sequence {}, expected at "
+                              "most its {} tokens",
+                              call.q_lens[s], s, call.view.sequences[s].num_tokens));
+    }
+    num_queries.add(call.q_lens[s]);
+  }
+  if (num_queries.has_overflow()) {
+    return fail(ErrorCode::kInvalidArgument, "q_lens: the sum exceeds 64 bits");
+  }
+  CallShape shape;
+  shape.view = &call.view;
+  shape.options = &call.options;
+  shape.num_q_heads = call.num_q_heads;
+  shape.num_queries = num_queries.total();
+  shape.q_size = call.q.size();
+  shape.out_size = call.out.size();
+  shape.lse_size = call.lse.size();
+  PrefillWork work;
+  KVARTO_TRY(work.shape, check_call(shape, *state.kernels));
+  for (std::size_t s = 0; s < call.q_lens.size(); ++s) {
+    if (call.q_lens[s] == 0) continue;
+    const std::uint64_t first = call.view.sequences[s].num_tokens - call.q_lens[s];
+    KVARTO_CHECK_OK(check_sequence(call.view, s, visible_rows(first, call.options).first));
+  }
+  work.call = &call;
+  work.pool = &state.pool;
+  work.scratch = state.scratch;
+  AttentionReport report = start_report(call.view, *state.kernels, state.pool.num_threads());
+  run_prefill(work, report);
+  return report;
+}
+
+}  // namespace kvarto

@@ -1,0 +1,165 @@
+#include "attention/call_check.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/checked.h"
+
+namespace kvarto {
+namespace {
+
+Result<Element> element_of(const StreamView& stream, std::string_view name) {
+  switch (stream.codec) {
+    case Codec::kF32:
+      return Element::kF32;
+    case Codec::kF16:
+      return Element::kF16;
+    case Codec::kBF16:
+      return Element::kBF16;
+    default:
+      break;
+  }
+  return fail(ErrorCode::kUnsupported, fmt::format("{}: codec: found {}, expected f32, f16 or bf16",
+                                                   name, codec_info(stream.codec).name));
+}
+
+Status check_stream(const StreamView& stream, std::string_view name) {
+  if (stream.base == nullptr) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: base: found null", name));
+  }
+  if (stream.heads == 0) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: heads: found 0", name));
+  }
+  if (stream.width == 0 || stream.width > kMaxHeadDim) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: width: found {}, expected 1 to {}",
+                                                         name, stream.width, kMaxHeadDim));
+  }
+  return {};
+}
+
+Status check_view(const CacheView& view) {
+  KVARTO_CHECK_OK(check_stream(view.k, "k"));
+  KVARTO_CHECK_OK(check_stream(view.v, "v"));
+  if (view.k.heads != view.v.heads) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("v: heads: found {}, expected {} as in k", view.v.heads, view.k.heads));
+  }
+  if (view.rows_per_block == 0) {
+    return fail(ErrorCode::kInvalidArgument, "view: rows_per_block: found 0");
+  }
+  if (view.k.layout.order == RowOrder::kHeadTiles && view.rows_per_block % kKeyTileRows != 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("view: rows_per_block: found {}, expected a "
+                            "multiple of {} for tiles",
+                            view.rows_per_block, kKeyTileRows));
+  }
+  if (view.v.layout.order == RowOrder::kHeadTiles) {
+    return fail(ErrorCode::kUnsupported, "v: layout: found tiles, expected rows");
+  }
+  return {};
+}
+
+Status check_options(const AttentionOptions& options, std::uint32_t num_q_heads) {
+  if (options.scale.has_value() && !std::isfinite(*options.scale)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("options: scale: found {}, expected a finite number", *options.scale));
+  }
+  if (!std::isfinite(options.soft_cap) || options.soft_cap < 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("options: soft_cap: found {}, expected 0 or more", options.soft_cap));
+  }
+  if (!options.alibi_slopes.empty() && options.alibi_slopes.size() != num_q_heads) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("options: alibi_slopes: found {} values, expected {}",
+                            options.alibi_slopes.size(), num_q_heads));
+  }
+  if (!options.sink_logits.empty() && options.sink_logits.size() != num_q_heads) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("options: sink_logits: found {} values, expected {}",
+                            options.sink_logits.size(), num_q_heads));
+  }
+  return {};
+}
+
+Status check_size(std::string_view name, std::size_t found, std::uint64_t queries,
+                  std::uint64_t heads, std::uint64_t dim) {
+  const auto rows = checked_mul(queries, heads);
+  const auto size = rows.has_value() ? checked_mul(*rows, dim) : std::nullopt;
+  if (size.has_value() && *size == found) return {};
+  return fail(ErrorCode::kInvalidArgument, fmt::format("{}: found {} values, expected {} x {} x {}",
+                                                       name, found, queries, heads, dim));
+}
+
+std::uint32_t round_up_floats(std::uint32_t count) {
+  return (count + kPadFloats - 1) / kPadFloats * kPadFloats;
+}
+
+}  // namespace
+
+Result<PassShape> check_call(const CallShape& call, const KernelTable& kernels) {
+  const CacheView& view = *call.view;
+  const AttentionOptions& options = *call.options;
+  KVARTO_CHECK_OK(check_view(view));
+  if (call.num_q_heads == 0 || call.num_q_heads % view.k.heads != 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("num_q_heads: found {}, expected a multiple of the {} heads of k",
+                            call.num_q_heads, view.k.heads));
+  }
+  KVARTO_CHECK_OK(check_options(options, call.num_q_heads));
+  KVARTO_CHECK_OK(check_size("q", call.q_size, call.num_queries, call.num_q_heads, view.k.width));
+  KVARTO_CHECK_OK(
+      check_size("out", call.out_size, call.num_queries, call.num_q_heads, view.v.width));
+  if (call.lse_size != 0) {
+    KVARTO_CHECK_OK(check_size("lse", call.lse_size, call.num_queries, call.num_q_heads, 1));
+  }
+  PassShape shape;
+  shape.kernels = &kernels;
+  KVARTO_TRY(shape.k_element, element_of(view.k, "k"));
+  KVARTO_TRY(shape.v_element, element_of(view.v, "v"));
+  shape.is_tiled = view.k.layout.order == RowOrder::kHeadTiles;
+  shape.qk_dim = view.k.width;
+  shape.v_dim = view.v.width;
+  shape.q_stride = round_up_floats(shape.qk_dim);
+  shape.acc_stride = round_up_floats(shape.v_dim);
+  const float scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(shape.qk_dim)));
+  shape.query_scale = scale * kLog2E;
+  shape.soft_cap = options.soft_cap * kLog2E;
+  return shape;
+}
+
+Status check_sequence(const CacheView& view, std::size_t index, std::uint64_t first_row) {
+  const SequenceView& sequence = view.sequences[index];
+  if (sequence.num_tokens == 0) return {};
+  const std::uint64_t end_block = ceil_div(sequence.num_tokens, view.rows_per_block);
+  if (end_block < sequence.first_block ||
+      end_block - sequence.first_block > sequence.block_table.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("sequence {}: block_table: found {} blocks from "
+                            "block {}, expected {} "
+                            "for {} tokens",
+                            index, sequence.block_table.size(), sequence.first_block, end_block,
+                            sequence.num_tokens));
+  }
+  const std::uint64_t first_block = first_row / view.rows_per_block;
+  if (first_row < sequence.num_tokens && first_block < sequence.first_block) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("sequence {}: first_block: found {}, but row {} of "
+                            "block {} is visible",
+                            index, sequence.first_block, first_row, first_block));
+  }
+  return {};
+}
+
+std::uint64_t row_pair_bytes(const CacheView& view) {
+  return (codec_bytes(view.k.codec, view.k.width).total() +
+          codec_bytes(view.v.codec, view.v.width).total()) *
+         view.k.heads;
+}
+
+std::string_view layout_of(const CacheView& view) {
+  return layout_name(view.k.layout.order == RowOrder::kRowHead ? Layout::kGeneric
+                                                               : Layout::kHardware);
+}
+
+}  // namespace kvarto

@@ -1,0 +1,43 @@
+// Checks what callers hand to attention and turns it into the shape that the
+// passes use.
+
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "attention/head_pass.h"
+#include "kvarto/attention.h"
+#include "kvarto/result.h"
+
+namespace kvarto {
+
+// The parts of a call that decode and prefill have in common.
+struct CallShape {
+  const CacheView* view = nullptr;
+  const AttentionOptions* options = nullptr;
+  std::uint32_t num_q_heads = 0;
+  std::uint64_t num_queries = 0;  // tokens, all sequences
+  std::size_t q_size = 0;         // floats of q, out and lse as given
+  std::size_t out_size = 0;
+  std::size_t lse_size = 0;
+};
+
+// Errors: kInvalidArgument, kUnsupported; the message names the field.
+[[nodiscard]] Result<PassShape> check_call(const CallShape& call, const KernelTable& kernels);
+
+// Checks that `sequence` (number `index`) holds the rows from `first_row` to
+// its end.
+[[nodiscard]] Status check_sequence(const CacheView& view, std::size_t index,
+                                    std::uint64_t first_row);
+
+// Bytes of one row of K and one of V, all heads.
+[[nodiscard]] std::uint64_t row_pair_bytes(const CacheView& view);
+
+// "hardware" for head-major layouts, "generic" for rows.
+[[nodiscard]] std::string_view layout_of(const CacheView& view);
+
+inline constexpr float kLog2E = 1.44269504f;
+inline constexpr double kLn2 = 0.693147180559945309;
+
+}  // namespace kvarto

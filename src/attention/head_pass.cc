@@ -1,0 +1,132 @@
+#include "attention/head_pass.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace kvarto {
+
+std::vector<QueryTile> tile_queries(std::uint32_t num_queries) {
+  std::vector<QueryTile> tiles;
+  for (std::uint32_t first = 0; first < num_queries;) {
+    QueryTile tile{first, 1, 0};
+    while (tile.size < num_queries - first && tile.size < kMaxQueryTile) {
+      tile.size *= 2;
+      ++tile.kernel;
+    }
+    tiles.push_back(tile);
+    first += tile.size;
+  }
+  return tiles;
+}
+
+namespace {
+
+std::size_t padded_scalars(std::uint32_t num_padded) {
+  return (std::size_t{num_padded} + kPadFloats - 1) / kPadFloats * kPadFloats;
+}
+
+}  // namespace
+
+std::size_t head_state_floats(const PassShape& shape, std::uint32_t num_padded) {
+  return std::size_t{num_padded} * (shape.acc_stride + kPadFloats) + 2 * padded_scalars(num_padded);
+}
+
+HeadState head_state_at(const PassShape& shape, std::uint32_t num_padded, float* buffer) {
+  HeadState state{};
+  state.acc = buffer;
+  state.sum = state.acc + std::size_t{num_padded} * shape.acc_stride;
+  state.maximum = state.sum + std::size_t{num_padded} * kPadFloats;
+  state.correction = state.maximum + padded_scalars(num_padded);
+  return state;
+}
+
+void clear(const PassShape& shape, std::uint32_t num_padded, const HeadState& state) {
+  std::fill_n(state.acc, std::size_t{num_padded} * shape.acc_stride, 0.0f);
+  std::fill_n(state.sum, std::size_t{num_padded} * kPadFloats, 0.0f);
+  std::fill_n(state.maximum, num_padded, -std::numeric_limits<float>::infinity());
+  std::fill_n(state.correction, num_padded, 1.0f);
+}
+
+void pack_queries(const PassShape& shape, std::span<const QueryTile> tiles,
+                  std::span<const float* const> rows, float* out) {
+  for (const QueryTile& tile : tiles) {
+    PackQueriesArgs args;
+    args.rows = rows.data() + tile.first;
+    args.num_queries = std::min(tile.size, static_cast<std::uint32_t>(rows.size()) - tile.first);
+    args.tile = tile.size;
+    args.dim = shape.qk_dim;
+    args.stride = shape.q_stride;
+    args.scale = shape.query_scale;
+    args.out = out + std::size_t{tile.first} * shape.q_stride;
+    shape.is_tiled ? shape.kernels->pack_query_tile(args) : shape.kernels->pack_query_rows(args);
+  }
+}
+
+namespace {
+
+void score_tiles(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args) {
+  const auto element = static_cast<std::size_t>(shape.k_element);
+  const auto& kernels =
+      shape.is_tiled ? shape.kernels->score_tiles[element] : shape.kernels->score_rows[element];
+  const bool is_prefetching = args.next_chunk != nullptr;
+  ScoreArgs score;
+  score.k = args.k;
+  score.offsets = args.chunk->k.data();
+  score.next_k = is_prefetching ? args.next_k : nullptr;
+  score.next_offsets = is_prefetching ? args.next_chunk->k.data() : nullptr;
+  score.count = args.chunk->num_keys;
+  score.dim = shape.qk_dim;
+  score.q_stride = shape.q_stride;
+  for (const QueryTile& tile : tiles) {
+    score.q = args.q + std::size_t{tile.first} * shape.q_stride;
+    score.scores = args.scores + std::size_t{tile.first} * kChunkRows;
+    kernels[tile.kernel](score);
+    score.next_k = nullptr;  // once is enough
+  }
+}
+
+void accumulate_tiles(const PassShape& shape, std::span<const QueryTile> tiles,
+                      const PassArgs& args, const HeadState& state) {
+  const auto& kernels = shape.kernels->accumulate[static_cast<std::size_t>(shape.v_element)];
+  const bool is_prefetching = args.next_chunk != nullptr;
+  AccumulateArgs accumulate;
+  accumulate.v = args.v;
+  accumulate.offsets = args.chunk->v.data();
+  accumulate.next_v = is_prefetching ? args.next_v : nullptr;
+  accumulate.next_offsets = is_prefetching ? args.next_chunk->v.data() : nullptr;
+  accumulate.first_row = args.chunk->first_row;
+  accumulate.end_row = args.chunk->end_row;
+  accumulate.dim = shape.v_dim;
+  accumulate.acc_stride = shape.acc_stride;
+  for (const QueryTile& tile : tiles) {
+    accumulate.p = args.scores + std::size_t{tile.first} * kChunkRows;
+    accumulate.correction = state.correction + tile.first;
+    accumulate.acc = state.acc + std::size_t{tile.first} * shape.acc_stride;
+    kernels[tile.kernel](accumulate);
+    accumulate.next_v = nullptr;
+  }
+}
+
+}  // namespace
+
+void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args,
+              const HeadState& state) {
+  score_tiles(shape, tiles, args);
+  SoftmaxArgs softmax;
+  softmax.scores = args.scores;
+  softmax.num_queries = tiles.back().first + tiles.back().size;
+  softmax.first_row = args.chunk->first_row;
+  softmax.end_row = args.chunk->end_row;
+  softmax.query_first = args.query_first;
+  softmax.query_end = args.query_end;
+  softmax.soft_cap = shape.soft_cap;
+  softmax.slopes = args.slopes;
+  softmax.distances = args.distances;
+  softmax.maximum = state.maximum;
+  softmax.correction = state.correction;
+  softmax.sum = state.sum;
+  shape.kernels->softmax(softmax);
+  accumulate_tiles(shape, tiles, args, state);
+}
+
+}  // namespace kvarto

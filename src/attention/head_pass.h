@@ -1,0 +1,74 @@
+// One chunk of rows against all queries of one KV head: score, softmax,
+// accumulate.
+
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attention/row_chunk.h"
+#include "kernels/kernels.h"
+#include "kvarto/attention.h"
+
+namespace kvarto {
+
+// Query tiles of 8, then the smallest of 1, 2, 4, 8 that holds the rest.
+// Queries are padded with zeros to whole tiles.
+struct QueryTile {
+  std::uint32_t first = 0;  // padded query number
+  std::uint32_t size = 0;
+  std::uint32_t kernel = 0;  // 0..3 for sizes 1, 2, 4, 8
+};
+[[nodiscard]] std::vector<QueryTile> tile_queries(std::uint32_t num_queries);
+
+// What is the same for every pass of one call.
+struct PassShape {
+  const KernelTable* kernels = nullptr;
+  Element k_element{};
+  Element v_element{};
+  bool is_tiled = false;  // keys in transposed tiles
+  std::uint32_t qk_dim = 0;
+  std::uint32_t v_dim = 0;
+  std::uint32_t q_stride = 0;    // floats of one packed query
+  std::uint32_t acc_stride = 0;  // floats of one accumulator
+  float query_scale = 1;         // scale x log2(e): scores are in units of log2
+  float soft_cap = 0;            // x log2(e)
+};
+
+// Running attention state of `num_padded` queries of one KV head.
+struct HeadState {
+  float* acc;         // [num_padded][acc_stride]
+  float* sum;         // [num_padded][kPadFloats]
+  float* maximum;     // [num_padded]
+  float* correction;  // [num_padded]
+};
+// Floats of one HeadState, and its place in a buffer of them.
+[[nodiscard]] std::size_t head_state_floats(const PassShape& shape, std::uint32_t num_padded);
+[[nodiscard]] HeadState head_state_at(const PassShape& shape, std::uint32_t num_padded,
+                                      float* buffer);
+void clear(const PassShape& shape, std::uint32_t num_padded, const HeadState& state);
+
+// Packs queries (rows of qk_dim floats) for all tiles; `out` holds num_padded *
+// q_stride floats.
+void pack_queries(const PassShape& shape, std::span<const QueryTile> tiles,
+                  std::span<const float* const> rows, float* out);
+
+struct PassArgs {
+  const RowChunk* chunk = nullptr;
+  const std::byte* k = nullptr;  // slice of this head
+  const std::byte* v = nullptr;
+  const RowChunk* next_chunk = nullptr;  // rows that the next pass reads; null: no prefetch
+  const std::byte* next_k = nullptr;
+  const std::byte* next_v = nullptr;
+  const float* q = nullptr;                    // packed
+  float* scores = nullptr;                     // [num_padded][kChunkRows]
+  const float* slopes = nullptr;               // [num_padded], log2 units; null: no ALiBi
+  float* distances = nullptr;                  // [num_padded]
+  const std::uint32_t* query_first = nullptr;  // as in SoftmaxArgs
+  const std::uint32_t* query_end = nullptr;
+};
+void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args,
+              const HeadState& state);
+
+}  // namespace kvarto

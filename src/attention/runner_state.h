@@ -1,0 +1,49 @@
+// What an AttentionRunner keeps between calls.
+
+#pragma once
+
+#include <vector>
+
+#include "attention/head_pass.h"
+#include "base/aligned_floats.h"
+#include "base/thread_pool.h"
+#include "kernels/dispatch.h"
+#include "kvarto/attention.h"
+
+namespace kvarto {
+
+// Scratch of one thread.
+struct ThreadScratch {
+  AlignedFloats queries;  // packed
+  AlignedFloats states;
+  AlignedFloats scores;
+  AlignedFloats keys;      // f32 slabs of prefill: tiles,
+  AlignedFloats values;    // rows,
+  AlignedFloats key_rows;  // and rows that become a tile
+  std::vector<std::uint32_t> query_first;
+  std::vector<std::uint32_t> query_end;
+  std::vector<float> slopes;
+  std::vector<float> distances;
+  std::vector<const float*> rows;
+  RowChunk chunks[2];
+};
+
+struct RunnerState {
+  RunnerState(const KernelTable& table, const RunnerOptions& options)
+      : kernels(&table),
+        pool(options.num_threads,
+             options.is_pinned ? ThreadPool::Pinning::kCores : ThreadPool::Pinning::kNone),
+        scratch(options.num_threads) {}
+
+  const KernelTable* kernels;
+  ThreadPool pool;
+  std::vector<ThreadScratch> scratch;
+  AlignedFloats parts;  // states of work items that are merged
+};
+
+// AttentionRunner's calls, with the kernels of `state`; tests run every
+// instruction set this way.
+[[nodiscard]] Result<AttentionReport> decode_with(RunnerState& state, const DecodeCall& call);
+[[nodiscard]] Result<AttentionReport> prefill_with(RunnerState& state, const PrefillCall& call);
+
+}  // namespace kvarto

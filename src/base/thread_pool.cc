@@ -1,0 +1,124 @@
+#include "base/thread_pool.h"
+
+#include <hwloc.h>
+
+namespace kvarto {
+namespace {
+
+// Owns the machine's topology as hwloc sees it.
+class Topology {
+ public:
+  Topology() {
+    if (hwloc_topology_init(&topology_) != 0) {
+      topology_ = nullptr;
+    } else if (hwloc_topology_load(topology_) != 0) {
+      hwloc_topology_destroy(topology_);
+      topology_ = nullptr;
+    }
+  }
+  ~Topology() {
+    if (topology_ != nullptr) hwloc_topology_destroy(topology_);
+  }
+  Topology(const Topology&) = delete;
+  Topology& operator=(const Topology&) = delete;
+
+  [[nodiscard]] std::size_t num_cores() const {
+    if (topology_ == nullptr) return 1;
+    const int cores = hwloc_get_nbobjs_by_type(topology_, HWLOC_OBJ_CORE);
+    return cores < 1 ? 1 : static_cast<std::size_t>(cores);
+  }
+
+  // Binds the calling thread to core `index`, if there is one. Binding is a wish: a system that
+  // refuses it costs speed, not correctness.
+  void bind_to_core(std::size_t index) const {
+    if (topology_ == nullptr || index >= num_cores()) return;
+    const hwloc_obj_t core =
+        hwloc_get_obj_by_type(topology_, HWLOC_OBJ_CORE, static_cast<unsigned>(index));
+    if (core == nullptr) return;
+    hwloc_bitmap_t set = hwloc_bitmap_dup(core->cpuset);
+    if (set == nullptr) return;
+    hwloc_bitmap_singlify(set);
+    hwloc_set_cpubind(topology_, set, HWLOC_CPUBIND_THREAD);
+    hwloc_bitmap_free(set);
+  }
+
+ private:
+  hwloc_topology_t topology_ = nullptr;
+};
+
+const Topology& topology() {
+  static const Topology instance;
+  return instance;
+}
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Spins of about 40 cycles before a waiting thread sleeps: some 20 microseconds, longer than the
+// gap between two layers of one step.
+constexpr int kSpins = 2000;
+
+// Waits until `value` differs from `old` and returns it.
+std::uint32_t wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
+  for (int i = 0; i < kSpins; ++i) {
+    const std::uint32_t now = value.load(std::memory_order_acquire);
+    if (now != old) return now;
+    pause();
+  }
+  for (;;) {
+    value.wait(old, std::memory_order_acquire);
+    const std::uint32_t now = value.load(std::memory_order_acquire);
+    if (now != old) return now;
+  }
+}
+
+}  // namespace
+
+std::size_t num_usable_cores() { return topology().num_cores(); }
+
+ThreadPool::ThreadPool(std::size_t num_threads, Pinning pinning) {
+  if (pinning == Pinning::kCores && num_threads > 1) topology().bind_to_core(0);
+  threads_.reserve(num_threads - 1);
+  for (std::size_t thread = 1; thread < num_threads; ++thread) {
+    threads_.emplace_back([this, thread, pinning] { work(thread, pinning); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  is_stopping_.store(true, std::memory_order_relaxed);
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ThreadPool::run_task(Task task, void* context) {
+  if (threads_.empty()) {
+    task(context, 0);
+    return;
+  }
+  task_ = task;
+  context_ = context;
+  num_busy_.store(static_cast<std::uint32_t>(threads_.size()), std::memory_order_relaxed);
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
+  task(context, 0);
+  for (std::uint32_t busy = num_busy_.load(std::memory_order_acquire); busy != 0;) {
+    busy = wait_for_change(num_busy_, busy);
+  }
+}
+
+void ThreadPool::work(std::size_t thread, Pinning pinning) {
+  if (pinning == Pinning::kCores) topology().bind_to_core(thread);
+  std::uint32_t round = 0;
+  for (;;) {
+    round = wait_for_change(round_, round);
+    if (is_stopping_.load(std::memory_order_relaxed)) return;
+    task_(context_, thread);
+    if (num_busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) num_busy_.notify_one();
+  }
+}
+
+}  // namespace kvarto

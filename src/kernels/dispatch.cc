@@ -1,0 +1,138 @@
+#include "kernels/dispatch.h"
+
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#define KVARTO_HAS_X86 1
+#else
+#define KVARTO_HAS_X86 0
+#endif
+
+namespace kvarto {
+
+namespace scalar {
+void fill_table(KernelTable& table);
+}
+#if KVARTO_HAS_X86
+namespace avx2 {
+void fill_table(KernelTable& table);
+}
+namespace avx512 {
+void fill_table(KernelTable& table);
+}
+#endif
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kIsaNames = {"scalar", "avx2", "avx512"};
+
+#if KVARTO_HAS_X86
+struct CpuidLeaf {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+};
+
+CpuidLeaf cpuid(unsigned leaf, unsigned subleaf) {
+  CpuidLeaf r;
+  if (__get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d) == 0) return {};
+  return r;
+}
+
+// Extended control register 0: the register files that the operating system saves.
+std::uint64_t saved_state() {
+  unsigned low = 0;
+  unsigned high = 0;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (std::uint64_t{high} << 32) | low;
+}
+
+constexpr bool has_bits(std::uint64_t value, std::uint64_t bits) { return (value & bits) == bits; }
+
+// Bit numbers: Intel SDM volume 2, CPUID leaves 1 and 7; volume 1, section 13.3 for XCR0.
+void add_x86_isas(std::vector<Isa>& isas) {
+  constexpr unsigned kFma = 1u << 12, kOsxsave = 1u << 27, kAvx = 1u << 28, kF16c = 1u << 29;
+  constexpr unsigned kAvx2 = 1u << 5;
+  constexpr unsigned kAvx512F = 1u << 16, kAvx512Dq = 1u << 17, kAvx512Bw = 1u << 30;
+  constexpr unsigned kAvx512Vl = 1u << 31;
+  constexpr std::uint64_t kYmmState = 0x6, kZmmState = 0xe6;
+  const CpuidLeaf one = cpuid(1, 0);
+  if (!has_bits(one.c, kFma | kOsxsave | kAvx | kF16c)) return;
+  const std::uint64_t state = saved_state();
+  const CpuidLeaf seven = cpuid(7, 0);
+  if (!has_bits(state, kYmmState) || !has_bits(seven.b, kAvx2)) return;
+  isas.push_back(Isa::kAvx2);
+  if (has_bits(state, kZmmState) &&
+      has_bits(seven.b, kAvx512F | kAvx512Dq | kAvx512Bw | kAvx512Vl)) {
+    isas.push_back(Isa::kAvx512);
+  }
+}
+#endif
+
+std::vector<Isa> find_isas() {
+  std::vector<Isa> isas = {Isa::kScalar};
+#if KVARTO_HAS_X86
+  add_x86_isas(isas);
+#endif
+  return isas;
+}
+
+std::array<KernelTable, 3> fill_tables() {
+  std::array<KernelTable, 3> tables;
+  scalar::fill_table(tables[0]);
+#if KVARTO_HAS_X86
+  for (const Isa isa : supported_isas()) {
+    if (isa == Isa::kAvx2) avx2::fill_table(tables[1]);
+    if (isa == Isa::kAvx512) avx512::fill_table(tables[2]);
+  }
+#endif
+  return tables;
+}
+
+std::string supported_names() {
+  std::string names;
+  for (const Isa isa : supported_isas()) {
+    if (!names.empty()) names += ", ";
+    names += isa_name(isa);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string_view isa_name(Isa isa) { return kIsaNames[static_cast<std::size_t>(isa)]; }
+
+std::span<const Isa> supported_isas() {
+  static const std::vector<Isa> isas = find_isas();
+  return isas;
+}
+
+const KernelTable& kernel_table(Isa isa) {
+  static const std::array<KernelTable, 3> tables = fill_tables();
+  return tables[static_cast<std::size_t>(isa)];
+}
+
+Result<Isa> choose_isa(const char* request) {
+  if (request == nullptr || *request == '\0') return supported_isas().back();
+  for (std::size_t i = 0; i < kIsaNames.size(); ++i) {
+    if (kIsaNames[i] != request) continue;
+    for (const Isa isa : supported_isas()) {
+      if (static_cast<std::size_t>(isa) == i) return isa;
+    }
+    return fail(ErrorCode::kUnsupported, "KVARTO_ISA: found \"" + std::string(request) +
+                                             "\", but this machine supports only " +
+                                             supported_names());
+  }
+  return fail(ErrorCode::kInvalidArgument, "KVARTO_ISA: found \"" + std::string(request) +
+                                               "\", expected scalar, avx2 or avx512");
+}
+
+Result<const KernelTable*> active_kernels() {
+  static const Result<Isa> chosen = choose_isa(std::getenv("KVARTO_ISA"));
+  if (!chosen.has_value()) return tl::unexpected<Error>(chosen.error());
+  return &kernel_table(*chosen);
+}
+
+}  // namespace kvarto

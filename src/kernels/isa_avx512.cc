@@ -1,0 +1,19 @@
+// The kernels with AVX-512 F, BW, DQ and VL; see CMakeLists.txt for the flags of this file.
+
+#define KVARTO_ISA avx512
+#include "kernels/vec_avx512.h"
+// Order matters: each of these uses what the one before declares.
+#include "kernels/score_inl.h"
+// clang-format off
+#include "kernels/accumulate_inl.h"
+#include "kernels/softmax_inl.h"
+#include "kernels/convert_inl.h"
+#include "kernels/probe_inl.h"
+#include "kernels/table_inl.h"
+// clang-format on
+
+namespace kvarto::avx512 {
+
+void fill_table(KernelTable& table) { table = make_table(Isa::kAvx512, "avx512"); }
+
+}  // namespace kvarto::avx512

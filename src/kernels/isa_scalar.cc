@@ -1,0 +1,19 @@
+// The kernels without intrinsics: what every machine can run.
+
+#define KVARTO_ISA scalar
+#include "kernels/vec_scalar.h"
+// Order matters: each of these uses what the one before declares.
+#include "kernels/score_inl.h"
+// clang-format off
+#include "kernels/accumulate_inl.h"
+#include "kernels/softmax_inl.h"
+#include "kernels/convert_inl.h"
+#include "kernels/probe_inl.h"
+#include "kernels/table_inl.h"
+// clang-format on
+
+namespace kvarto::scalar {
+
+void fill_table(KernelTable& table) { table = make_table(Isa::kScalar, "scalar"); }
+
+}  // namespace kvarto::scalar
