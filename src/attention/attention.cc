@@ -4,7 +4,9 @@
 
 #include "attention/call_check.h"
 #include "attention/decode.h"
+#include "attention/prefill.h"
 #include "attention/runner_state.h"
+#include "base/checked.h"
 
 namespace kvarto {
 namespace {
@@ -70,6 +72,52 @@ Result<AttentionReport> decode_with(RunnerState& state, const DecodeCall& call) 
   work.parts = &state.parts;
   AttentionReport report = start_report(call.view, *state.kernels, state.pool.num_threads());
   run_decode(work, visible, report);
+  return report;
+}
+
+Result<AttentionReport> AttentionRunner::prefill(const PrefillCall& call) {
+  return prefill_with(*state_, call);
+}
+
+Result<AttentionReport> prefill_with(RunnerState& state, const PrefillCall& call) {
+  if (call.q_lens.size() != call.view.sequences.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("q_lens: found {} values, expected {} sequences", call.q_lens.size(),
+                            call.view.sequences.size()));
+  }
+  CheckedSum num_queries;
+  for (std::size_t s = 0; s < call.q_lens.size(); ++s) {
+    if (call.q_lens[s] > call.view.sequences[s].num_tokens) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("q_lens: found {} for sequence {}, expected at "
+                              "most its {} tokens",
+                              call.q_lens[s], s, call.view.sequences[s].num_tokens));
+    }
+    num_queries.add(call.q_lens[s]);
+  }
+  if (num_queries.has_overflow()) {
+    return fail(ErrorCode::kInvalidArgument, "q_lens: the sum exceeds 64 bits");
+  }
+  CallShape shape;
+  shape.view = &call.view;
+  shape.options = &call.options;
+  shape.num_q_heads = call.num_q_heads;
+  shape.num_queries = num_queries.total();
+  shape.q_size = call.q.size();
+  shape.out_size = call.out.size();
+  shape.lse_size = call.lse.size();
+  PrefillWork work;
+  KVARTO_TRY(work.shape, check_call(shape, *state.kernels));
+  for (std::size_t s = 0; s < call.q_lens.size(); ++s) {
+    if (call.q_lens[s] == 0) continue;
+    const std::uint64_t first = call.view.sequences[s].num_tokens - call.q_lens[s];
+    KVARTO_CHECK_OK(check_sequence(call.view, s, visible_rows(first, call.options).first));
+  }
+  work.call = &call;
+  work.pool = &state.pool;
+  work.scratch = state.scratch;
+  AttentionReport report = start_report(call.view, *state.kernels, state.pool.num_threads());
+  run_prefill(work, report);
   return report;
 }
 

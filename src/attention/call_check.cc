@@ -50,7 +50,8 @@ Status check_view(const CacheView& view) {
   }
   if (view.k.layout.order == RowOrder::kHeadTiles && view.rows_per_block % kKeyTileRows != 0) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("view: rows_per_block: found {}, expected a multiple of {} for tiles",
+                fmt::format("view: rows_per_block: found {}, expected a "
+                            "multiple of {} for tiles",
                             view.rows_per_block, kKeyTileRows));
   }
   if (view.v.layout.order == RowOrder::kHeadTiles) {
@@ -134,7 +135,8 @@ Status check_sequence(const CacheView& view, std::size_t index, std::uint64_t fi
   if (end_block < sequence.first_block ||
       end_block - sequence.first_block > sequence.block_table.size()) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("sequence {}: block_table: found {} blocks from block {}, expected {} "
+                fmt::format("sequence {}: block_table: found {} blocks from "
+                            "block {}, expected {} "
                             "for {} tokens",
                             index, sequence.block_table.size(), sequence.first_block, end_block,
                             sequence.num_tokens));
@@ -142,7 +144,8 @@ Status check_sequence(const CacheView& view, std::size_t index, std::uint64_t fi
   const std::uint64_t first_block = first_row / view.rows_per_block;
   if (first_row < sequence.num_tokens && first_block < sequence.first_block) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("sequence {}: first_block: found {}, but row {} of block {} is visible",
+                fmt::format("sequence {}: first_block: found {}, but row {} of "
+                            "block {} is visible",
                             index, sequence.first_block, first_row, first_block));
   }
   return {};

@@ -1,4 +1,5 @@
-// Checks what callers hand to attention and turns it into the shape that the passes use.
+// Checks what callers hand to attention and turns it into the shape that the
+// passes use.
 
 #pragma once
 
@@ -25,7 +26,8 @@ struct CallShape {
 // Errors: kInvalidArgument, kUnsupported; the message names the field.
 [[nodiscard]] Result<PassShape> check_call(const CallShape& call, const KernelTable& kernels);
 
-// Checks that `sequence` (number `index`) holds the rows from `first_row` to its end.
+// Checks that `sequence` (number `index`) holds the rows from `first_row` to
+// its end.
 [[nodiscard]] Status check_sequence(const CacheView& view, std::size_t index,
                                     std::uint64_t first_row);
 

@@ -14,7 +14,8 @@ struct SegmentQueries {
   std::uint32_t num_padded = 0;
 };
 
-// One work item that covers a sequence, and which member of its segment the sequence is.
+// One work item that covers a sequence, and which member of its segment the
+// sequence is.
 struct Part {
   std::size_t item = 0;
   std::uint32_t member = 0;
@@ -59,8 +60,9 @@ class Decoder {
   }
 
  private:
-  // Which items cover each sequence; items whose sequences have no other are finished by the
-  // thread that runs them, the others leave their states in `parts`.
+  // Which items cover each sequence; items whose sequences have no other are
+  // finished by the thread that runs them, the others leave their states in
+  // `parts`.
   void find_parts() {
     parts_of_.resize(view_.sequences.size());
     for (std::size_t i = 0; i < split_.items.size(); ++i) {
@@ -138,7 +140,8 @@ class Decoder {
     }
   }
 
-  // All heads of a chunk before the next chunk: the order in which the cache lies in memory.
+  // All heads of a chunk before the next chunk: the order in which the cache
+  // lies in memory.
   void read_rows(const WorkItem& item, float* states, ThreadScratch& scratch) const {
     const Segment& segment = segments_[item.segment];
     const SegmentQueries& queries = queries_[item.segment];

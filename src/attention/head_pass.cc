@@ -77,7 +77,6 @@ void score_tiles(const PassShape& shape, std::span<const QueryTile> tiles, const
   score.count = args.chunk->num_keys;
   score.dim = shape.qk_dim;
   score.q_stride = shape.q_stride;
-  score.score_stride = kChunkRows;
   for (const QueryTile& tile : tiles) {
     score.q = args.q + std::size_t{tile.first} * shape.q_stride;
     score.scores = args.scores + std::size_t{tile.first} * kChunkRows;
@@ -98,7 +97,6 @@ void accumulate_tiles(const PassShape& shape, std::span<const QueryTile> tiles,
   accumulate.first_row = args.chunk->first_row;
   accumulate.end_row = args.chunk->end_row;
   accumulate.dim = shape.v_dim;
-  accumulate.p_stride = kChunkRows;
   accumulate.acc_stride = shape.acc_stride;
   for (const QueryTile& tile : tiles) {
     accumulate.p = args.scores + std::size_t{tile.first} * kChunkRows;
@@ -116,7 +114,6 @@ void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const Pa
   score_tiles(shape, tiles, args);
   SoftmaxArgs softmax;
   softmax.scores = args.scores;
-  softmax.score_stride = kChunkRows;
   softmax.num_queries = tiles.back().first + tiles.back().size;
   softmax.first_row = args.chunk->first_row;
   softmax.end_row = args.chunk->end_row;

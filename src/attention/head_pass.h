@@ -1,4 +1,5 @@
-// One chunk of rows against all queries of one KV head: score, softmax, accumulate.
+// One chunk of rows against all queries of one KV head: score, softmax,
+// accumulate.
 
 #pragma once
 
@@ -12,8 +13,8 @@
 
 namespace kvarto {
 
-// Query tiles of 8, then the smallest of 1, 2, 4, 8 that holds the rest. Queries are padded with
-// zeros to whole tiles.
+// Query tiles of 8, then the smallest of 1, 2, 4, 8 that holds the rest.
+// Queries are padded with zeros to whole tiles.
 struct QueryTile {
   std::uint32_t first = 0;  // padded query number
   std::uint32_t size = 0;
@@ -48,7 +49,8 @@ struct HeadState {
                                       float* buffer);
 void clear(const PassShape& shape, std::uint32_t num_padded, const HeadState& state);
 
-// Packs queries (rows of qk_dim floats) for all tiles; `out` holds num_padded * q_stride floats.
+// Packs queries (rows of qk_dim floats) for all tiles; `out` holds num_padded *
+// q_stride floats.
 void pack_queries(const PassShape& shape, std::span<const QueryTile> tiles,
                   std::span<const float* const> rows, float* out);
 

@@ -1,6 +1,7 @@
 #include "attention/partial_result.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -17,37 +18,53 @@ double total(const PartialResult& part) {
   return sum;
 }
 
+// A part of NaN scores has a maximum that never moved and a sum of NaN, which must not be lost.
+bool has_rows(const PartialResult& part) { return part.maximum != -INFINITY || total(part) != 0; }
+
 // exp2(x - largest) where nothing at all is nothing, not NaN.
 double relative(double x, double largest) { return x == kNothing ? 0.0 : std::exp2(x - largest); }
+
+double share(const PartialResult& part, double largest) {
+  return has_rows(part) ? std::exp2(double{part.maximum} - largest) * total(part) : 0.0;
+}
+
+constexpr std::size_t kPartsAtOnce = 16;
 
 }  // namespace
 
 float merge_results(const KernelTable& kernels, std::span<const PartialResult> parts,
                     std::optional<float> sink, std::span<float> out) {
-  // Sums of NaN belong to a maximum that never moved; they must not be lost.
-  const auto has_rows = [](double maximum, double sum) { return maximum != kNothing || sum != 0; };
-  double largest = sink.has_value() ? double{*sink} * double{kLog2E} : kNothing;
+  const double sink_score = sink.has_value() ? double{*sink} * double{kLog2E} : kNothing;
+  double largest = sink_score;
   for (const PartialResult& part : parts) largest = std::max(largest, double{part.maximum});
-  double z = sink.has_value() ? relative(double{*sink} * double{kLog2E}, largest) : 0.0;
-  std::vector<const float*> accs;
-  std::vector<float> weights;
-  for (const PartialResult& part : parts) {
-    const double sum = total(part);
-    if (!has_rows(double{part.maximum}, sum)) continue;
-    z += std::exp2(double{part.maximum} - largest) * sum;
-  }
-  for (const PartialResult& part : parts) {
-    if (!has_rows(double{part.maximum}, total(part))) continue;
-    accs.push_back(part.acc);
-    weights.push_back(static_cast<float>(std::exp2(double{part.maximum} - largest) / z));
-  }
+  double z = relative(sink_score, largest);
+  for (const PartialResult& part : parts) z += share(part, largest);
+
+  // Parts go to the kernel a few at a time; the first few are all in nearly every call.
+  std::array<const float*, kPartsAtOnce> accs;
+  std::array<float, kPartsAtOnce> weights;
   CombineArgs args;
   args.parts = accs.data();
   args.weights = weights.data();
-  args.num_parts = static_cast<std::uint32_t>(accs.size());
   args.dim = static_cast<std::uint32_t>(out.size());
   args.out = out.data();
-  kernels.combine(args);
+  bool is_first = true;
+  for (std::size_t begin = 0; is_first || begin < parts.size(); begin += kPartsAtOnce - 1) {
+    args.num_parts = 0;
+    if (!is_first) {
+      accs[0] = out.data();
+      weights[args.num_parts++] = 1.0f;
+    }
+    const std::size_t end = std::min(parts.size(), begin + kPartsAtOnce - 1);
+    for (std::size_t i = begin; i < end; ++i) {
+      if (!has_rows(parts[i])) continue;
+      accs[args.num_parts] = parts[i].acc;
+      weights[args.num_parts++] =
+          static_cast<float>(std::exp2(double{parts[i].maximum} - largest) / z);
+    }
+    kernels.combine(args);
+    is_first = false;
+  }
   if (z == 0) return -std::numeric_limits<float>::infinity();
   return static_cast<float>((largest + std::log2(z)) * kLn2);
 }

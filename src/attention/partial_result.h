@@ -17,8 +17,9 @@ struct PartialResult {
   float maximum = 0;           // log2 units
 };
 
-// Writes the softmax average over the rows of all parts and returns its LSE (natural logarithm).
-// `sink` takes part in the denominator alone. Without parts: 0, and the sink or -infinity.
+// Writes the softmax average over the rows of all parts and returns its LSE
+// (natural logarithm). `sink` takes part in the denominator alone. Without
+// parts: 0, and the sink or -infinity.
 float merge_results(const KernelTable& kernels, std::span<const PartialResult> parts,
                     std::optional<float> sink, std::span<float> out);
 

@@ -14,8 +14,8 @@ class SharedReads {
               std::span<const RowRange> visible)
       : sequences_(sequences), rows_per_block_(rows_per_block), visible_(visible) {}
 
-  // Plans the rows from `begin` (or where visibility begins) on for sequences whose tables agree up
-  // to there. `members` is sorted by table.
+  // Plans the rows from `begin` (or where visibility begins) on for sequences
+  // whose tables agree up to there. `members` is sorted by table.
   void plan(std::span<const std::uint32_t> members, std::uint64_t begin) {
     if (members.size() == 1) {
       add(members, {std::max(begin, visible_[members[0]].first), visible_[members[0]].end});
@@ -57,8 +57,8 @@ class SharedReads {
                                       first);
   }
 
-  // Divides members by the block that holds row `fork` and plans the rows of each division from
-  // `begin` on.
+  // Divides members by the block that holds row `fork` and plans the rows of
+  // each division from `begin` on.
   void plan_branches(std::span<const std::uint32_t> members, std::uint64_t fork,
                      std::uint64_t begin) {
     std::size_t start = 0;
@@ -108,7 +108,8 @@ std::vector<Segment> plan_reads(std::span<const SequenceView> sequences,
   for (std::uint32_t s = 0; s < sequences.size(); ++s) {
     if (visible[s].num_rows() != 0) order.push_back(s);
   }
-  // Equal tables side by side; the first sequence number first, so that plans are reproducible.
+  // Equal tables side by side; the first sequence number first, so that plans
+  // are reproducible.
   std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
     const SequenceView& x = sequences[a];
     const SequenceView& y = sequences[b];

@@ -1,5 +1,5 @@
-// Which rows a decode step reads, and for whom: runs of one block table with the sequences that
-// share them. Pure functions of tables and lengths.
+// Which rows a decode step reads, and for whom: runs of one block table with
+// the sequences that share them. Pure functions of tables and lengths.
 
 #pragma once
 
@@ -28,9 +28,9 @@ struct Segment {
   std::vector<std::uint32_t> members;  // sequence numbers; the table of the first one is read
 };
 
-// Segments that cover, for every sequence s, exactly the rows visible[s]. Sequences whose tables
-// begin with equal block ids share the rows that they have in common, level by level for forks of
-// forks.
+// Segments that cover, for every sequence s, exactly the rows visible[s].
+// Sequences whose tables begin with equal block ids share the rows that they
+// have in common, level by level for forks of forks.
 [[nodiscard]] std::vector<Segment> plan_reads(std::span<const SequenceView> sequences,
                                               std::uint32_t rows_per_block,
                                               std::span<const RowRange> visible);

@@ -14,7 +14,8 @@ class Locator {
     return sequence_.block_table[position / rows_per_block_ - sequence_.first_block];
   }
 
-  // Offsets of `count` units of `unit_rows` rows (a divisor of the block, or 1) from `position` on.
+  // Offsets of `count` units of `unit_rows` rows (a divisor of the block, or 1)
+  // from `position` on.
   void fill(const StreamView& stream, std::uint64_t position, std::uint32_t unit_rows,
             std::uint32_t count, std::array<std::uint64_t, kChunkRows>& offsets) const {
     std::uint32_t i = 0;

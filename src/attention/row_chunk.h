@@ -1,4 +1,5 @@
-// From block tables to byte offsets: the rows of one chunk, as kernels want them.
+// From block tables to byte offsets: the rows of one chunk, as kernels want
+// them.
 
 #pragma once
 
@@ -11,22 +12,23 @@
 
 namespace kvarto {
 
-// Up to kChunkRows consecutive rows of one sequence. Row 0 of the chunk is `first_position`; rows
-// [first_row, end_row) count, the others only fill the tile that they share.
+// Up to kChunkRows consecutive rows of one sequence. Row 0 of the chunk is
+// `first_position`; rows [first_row, end_row) count, the others only fill the
+// tile that they share.
 struct RowChunk {
   std::uint64_t first_position = 0;
   std::uint32_t first_row = 0;
   std::uint32_t end_row = 0;
   std::uint32_t num_keys = 0;  // entries of k that are scored: tiles or rows
-  // Bytes from the slice of block 0 to the tile or row, head 0. Entries past the last one repeat
-  // it, so that a prefetch may run over all of them.
+  // Bytes from the slice of block 0 to the tile or row, head 0. Entries past
+  // the last one repeat it, so that a prefetch may run over all of them.
   std::array<std::uint64_t, kChunkRows> k;
   std::array<std::uint64_t, kChunkRows> v;
 };
 
-// Fills `chunk` with the rows of `rows` from rows.first on, as many as fit; a chunk ends at a
-// multiple of kChunkRows. Returns the position after its last row.
-// Requires: rows is not empty and resident in `sequence`.
+// Fills `chunk` with the rows of `rows` from rows.first on, as many as fit; a
+// chunk ends at a multiple of kChunkRows. Returns the position after its last
+// row. Requires: rows is not empty and resident in `sequence`.
 std::uint64_t fill_chunk(const CacheView& view, const SequenceView& sequence, RowRange rows,
                          RowChunk& chunk);
 

@@ -17,8 +17,11 @@ struct ThreadScratch {
   AlignedFloats queries;  // packed
   AlignedFloats states;
   AlignedFloats scores;
-  AlignedFloats keys;  // f32 slabs of prefill
-  AlignedFloats values;
+  AlignedFloats keys;      // f32 slabs of prefill: tiles,
+  AlignedFloats values;    // rows,
+  AlignedFloats key_rows;  // and rows that become a tile
+  std::vector<std::uint32_t> query_first;
+  std::vector<std::uint32_t> query_end;
   std::vector<float> slopes;
   std::vector<float> distances;
   std::vector<const float*> rows;
@@ -38,7 +41,9 @@ struct RunnerState {
   AlignedFloats parts;  // states of work items that are merged
 };
 
-// AttentionRunner's calls, with the kernels of `state`; tests run every instruction set this way.
+// AttentionRunner's calls, with the kernels of `state`; tests run every
+// instruction set this way.
 [[nodiscard]] Result<AttentionReport> decode_with(RunnerState& state, const DecodeCall& call);
+[[nodiscard]] Result<AttentionReport> prefill_with(RunnerState& state, const PrefillCall& call);
 
 }  // namespace kvarto

@@ -7,8 +7,9 @@
 namespace kvarto {
 namespace {
 
-// Cost of reading a row, in units of the arithmetic of one query on it: a core streams 16 bits from
-// memory in about the time of 8 queries (12.5 cycles a line; 2 multiply-adds a cycle).
+// Cost of reading a row, in units of the arithmetic of one query on it: a core
+// streams 16 bits from memory in about the time of 8 queries (12.5 cycles a
+// line; 2 multiply-adds a cycle).
 constexpr double kReadCost = 8;
 // A cut closer than this to the end of a segment is not worth a merge.
 constexpr std::uint64_t kMinPieceRows = 2 * kChunkRows;
@@ -38,7 +39,8 @@ SplitPlan plan_split(std::span<const Segment> segments, std::uint32_t queries_pe
       if (!is_last_thread && room < static_cast<double>(rest.num_rows())) {
         const std::uint64_t cut = (rest.first + static_cast<std::uint64_t>(room) + kChunkRows / 2) /
                                   kChunkRows * kChunkRows;
-        // Too little before the cut: all of it to the next thread. Too little after: to this one.
+        // Too little before the cut: all of it to the next thread. Too little
+        // after: to this one.
         end = cut < rest.first + kMinPieceRows ? rest.first : cut;
         if (end + kMinPieceRows > rest.end) end = rest.end;
         if (end == rest.end && cut < rest.first + kMinPieceRows &&

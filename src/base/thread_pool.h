@@ -36,8 +36,9 @@ class ThreadPool {
   template <typename Function>
   void run(Function&& function) {
     using Plain = std::remove_reference_t<Function>;
-    run_task([](void* context, std::size_t thread) { (*static_cast<Plain*>(context))(thread); },
-             const_cast<void*>(static_cast<const void*>(&function)));
+    run_task(
+        [](void* context, std::size_t thread) { (*static_cast<Plain*>(context))(thread); },
+        const_cast<void*>(static_cast<const void*>(&function)));
   }
 
   [[nodiscard]] std::size_t num_threads() const { return threads_.size() + 1; }
@@ -49,7 +50,7 @@ class ThreadPool {
 
   Task task_ = nullptr;
   void* context_ = nullptr;
-  alignas(64) std::atomic<std::uint32_t> round_{0};     // increased to start a task
+  alignas(64) std::atomic<std::uint32_t> round_{0};    // increased to start a task
   alignas(64) std::atomic<std::uint32_t> num_busy_{0};  // threads still in the task
   std::atomic<bool> is_stopping_{false};
   std::vector<std::thread> threads_;

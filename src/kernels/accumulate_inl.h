@@ -12,17 +12,18 @@ KVARTO_INLINE void accumulate_strip(const AccumulateArgs& args, std::uint32_t el
   constexpr int kVecBytes = kLanes * kElementBytes<E>;
   constexpr int kVecsPerLine = larger(1, 64 / kVecBytes);
   Vec acc[kQueries * kVecs];
-  float* out = args.acc + query * args.acc_stride + element;
+  const std::size_t acc_stride = args.acc_stride;
+  float* out = args.acc + query * acc_stride + element;
   KVARTO_UNROLL(kQueries, g) {
     const Vec c = set1(args.correction[query + g]);
     KVARTO_UNROLL(kVecs, i) {
-      acc[g * kVecs + i] = mul(load(out + g * args.acc_stride + i * kLanes), c);
+      acc[g * kVecs + i] = mul(load(out + g * acc_stride + i * kLanes), c);
     };
   };
   const std::byte* v = args.v + element * kElementBytes<E>;
   const std::byte* next = kPrefetch ? args.next_v + element * kElementBytes<E> : nullptr;
-  const float* p = args.p + query * args.p_stride;
-  for (std::uint32_t row = args.first_row; row < args.end_row; ++row) {
+  const float* p = args.p + query * kChunkRows;
+  for (std::size_t row = args.first_row; row < args.end_row; ++row) {
     const std::byte* values = v + args.offsets[row];
     Vec x[kVecs];
     KVARTO_UNROLL(kVecs, i) {
@@ -32,12 +33,12 @@ KVARTO_INLINE void accumulate_strip(const AccumulateArgs& args, std::uint32_t el
       x[i] = load_elements<E>(values + i * kVecBytes);
     };
     KVARTO_UNROLL(kQueries, g) {
-      const Vec b = set1(p[g * args.p_stride + row]);
+      const Vec b = set1(p[g * static_cast<int>(kChunkRows) + row]);
       KVARTO_UNROLL(kVecs, i) { acc[g * kVecs + i] = fma(x[i], b, acc[g * kVecs + i]); };
     };
   }
   KVARTO_UNROLL(kQueries, g) {
-    KVARTO_UNROLL(kVecs, i) { store(out + g * args.acc_stride + i * kLanes, acc[g * kVecs + i]); };
+    KVARTO_UNROLL(kVecs, i) { store(out + g * acc_stride + i * kLanes, acc[g * kVecs + i]); };
   };
 }
 
@@ -47,17 +48,18 @@ KVARTO_INLINE void accumulate_tail(const AccumulateArgs& args, std::uint32_t ele
                                    std::uint32_t query) {
   const int rest = static_cast<int>(args.dim - element);
   Vec acc[kQueries];
-  float* out = args.acc + query * args.acc_stride + element;
+  const std::size_t acc_stride = args.acc_stride;
+  float* out = args.acc + query * acc_stride + element;
   KVARTO_UNROLL(kQueries, g) {
-    acc[g] = mul(load(out + g * args.acc_stride), set1(args.correction[query + g]));
+    acc[g] = mul(load(out + g * acc_stride), set1(args.correction[query + g]));
   };
-  for (std::uint32_t row = args.first_row; row < args.end_row; ++row) {
+  for (std::size_t row = args.first_row; row < args.end_row; ++row) {
     const Vec x = load_partial<E>(args.v + args.offsets[row] + element * kElementBytes<E>, rest);
     KVARTO_UNROLL(kQueries, g) {
-      acc[g] = fma(x, set1(args.p[(query + g) * args.p_stride + row]), acc[g]);
+      acc[g] = fma(x, set1(args.p[(query + g) * kChunkRows + row]), acc[g]);
     };
   }
-  KVARTO_UNROLL(kQueries, g) { store(out + g * args.acc_stride, acc[g]); };
+  KVARTO_UNROLL(kQueries, g) { store(out + g * acc_stride, acc[g]); };
 }
 
 template <Element E, int kQueries, int kVecs, bool kPrefetch>

@@ -42,19 +42,17 @@ struct ScoreArgs {
   const std::byte* next_k = nullptr;
   const std::uint64_t* next_offsets = nullptr;
   const float* q = nullptr;
-  float* scores = nullptr;  // [query tile][score_stride], 64-byte aligned rows
+  float* scores = nullptr;  // [query tile][kChunkRows]
   std::uint32_t count = 0;  // tiles or rows, at most those of a chunk
   std::uint32_t dim = 0;
   std::uint32_t q_stride = 0;
-  std::uint32_t score_stride = 0;
 };
 using ScoreFunction = void (*)(const ScoreArgs&);
 
 // Turns scores (in units of log2) into probabilities relative to a running maximum, in place, for
 // rows [first_row, end_row). Scores outside are never used, whatever their bits.
 struct SoftmaxArgs {
-  float* scores = nullptr;  // [num_queries][score_stride]
-  std::uint32_t score_stride = 0;
+  float* scores = nullptr;  // [num_queries][kChunkRows]
   std::uint32_t num_queries = 0;
   std::uint32_t first_row = 0;
   std::uint32_t end_row = 0;  // > first_row
@@ -78,13 +76,12 @@ struct AccumulateArgs {
   const std::uint64_t* offsets = nullptr;  // bytes, one per row of the chunk
   const std::byte* next_v = nullptr;       // as in ScoreArgs
   const std::uint64_t* next_offsets = nullptr;
-  const float* p = nullptr;  // [query tile][p_stride]
+  const float* p = nullptr;  // [query tile][kChunkRows]
   const float* correction = nullptr;
   float* acc = nullptr;  // [query tile][acc_stride], acc_stride a multiple of kPadFloats
   std::uint32_t first_row = 0;
   std::uint32_t end_row = 0;
   std::uint32_t dim = 0;
-  std::uint32_t p_stride = 0;
   std::uint32_t acc_stride = 0;
 };
 using AccumulateFunction = void (*)(const AccumulateArgs&);
@@ -127,6 +124,10 @@ struct TransposeArgs {
 };
 using TransposeFunction = void (*)(const TransposeArgs&);
 
+// Reference loops for measurements. Both return a number that depends on all their work.
+using ReadStreamFunction = float (*)(const std::byte* from, std::size_t size_bytes);
+using FmaLoopFunction = float (*)(std::size_t rounds);
+
 struct KernelTable {
   Isa isa = Isa::kScalar;
   const char* name = nullptr;
@@ -141,6 +142,9 @@ struct KernelTable {
   FromF32Function from_f32[kNumElements] = {};
   FromF32TileFunction from_f32_tile[kNumElements] = {};
   TransposeFunction transpose = nullptr;
+  ReadStreamFunction read_stream = nullptr;
+  FmaLoopFunction fma_loop = nullptr;
+  std::uint64_t fma_loop_flop = 0;  // of one round
 };
 
 }  // namespace kvarto

@@ -52,8 +52,7 @@ KVARTO_INLINE void score_tile_part(const ScoreArgs& args, std::uint32_t tile, st
   for (; offset < end; offset += kStepBytes) step(offset);
   KVARTO_UNROLL(kQueries, g) {
     KVARTO_UNROLL(kVecs, i) {
-      store(args.scores + (query + g) * args.score_stride + tile * kTile + i * kLanes,
-            acc[g * kVecs + i]);
+      store(args.scores + (query + g) * kChunkRows + tile * kTile + i * kLanes, acc[g * kVecs + i]);
     };
   };
 }
@@ -101,11 +100,12 @@ KVARTO_INLINE void score_row_part(const ScoreArgs& args, std::uint32_t row, std:
   };
   Vec acc[kLanes];
   KVARTO_UNROLL(kLanes, i) { acc[i] = zero(); };
-  const float* q = args.q + query * args.q_stride;
+  const std::size_t q_stride = args.q_stride;
+  const float* q = args.q + query * q_stride;
   const std::uint32_t whole = args.dim / kLanes;
   const auto multiply = [&](const Vec* keys, std::uint32_t v) __attribute__((always_inline)) {
     KVARTO_UNROLL(kQueries, g) {
-      const Vec b = load(q + g * args.q_stride + v * kLanes);
+      const Vec b = load(q + g * q_stride + v * kLanes);
       KVARTO_UNROLL(kRows, r) { acc[g * kRows + r] = fma(keys[r], b, acc[g * kRows + r]); };
     };
   };
@@ -126,7 +126,7 @@ KVARTO_INLINE void score_row_part(const ScoreArgs& args, std::uint32_t row, std:
   store(sums, reduce_each(acc));
   const std::uint32_t num = args.count - row < kRows ? args.count - row : kRows;
   for (std::uint32_t g = 0; g < kQueries; ++g) {
-    float* out = args.scores + (query + g) * args.score_stride + row;
+    float* out = args.scores + (query + g) * kChunkRows + row;
     for (std::uint32_t r = 0; r < num; ++r) out[r] = sums[g * kRows + r];
   }
 }

@@ -43,7 +43,7 @@ inline void softmax(const SoftmaxArgs& args) {
   const bool is_plain = args.first_row == begin && args.end_row == end && args.soft_cap <= 0 &&
                         args.slopes == nullptr && args.query_end == nullptr;
   for (std::uint32_t query = 0; query < args.num_queries; ++query) {
-    float* scores = args.scores + std::size_t{query} * args.score_stride;
+    float* scores = args.scores + std::size_t{query} * kChunkRows;
     if (!is_plain) shape_scores(args, query, scores, begin, end);
     Vec largest = load(scores + begin);
     for (std::uint32_t row = begin + kLanes; row < end; row += kLanes) {

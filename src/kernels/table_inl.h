@@ -36,6 +36,9 @@ inline KernelTable make_table(Isa isa, const char* name) {
   table.pack_query_tile = pack_query_tile;
   table.pack_query_rows = pack_query_rows;
   table.transpose = transpose_tile;
+  table.read_stream = read_stream;
+  table.fma_loop = fma_loop;
+  table.fma_loop_flop = 2ull * kLanes * kFmaChains;
   return table;
 }
 

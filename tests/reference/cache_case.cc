@@ -211,58 +211,75 @@ double largest_dot(const ReferenceCall& call) {
 
 }  // namespace
 
+void expect_query_matches(const CacheCase& test, const QueryResult& result,
+                          const AttentionOptions& options, Deviation& deviation) {
+  const CaseShape& shape = test.shape;
+  const std::uint32_t head = result.q_head / (shape.q_heads / shape.kv_heads);
+  const std::vector<float> keys = test.k_rows(result.sequence, head);
+  const std::vector<float> values = test.v_rows(result.sequence, head);
+  ReferenceCall call;
+  call.q = result.q;
+  call.k = keys;
+  call.v = values;
+  call.qk_dim = shape.qk_dim;
+  call.v_dim = shape.v_dim;
+  if (shape.lengths[result.sequence] != 0) {
+    const RowRange rows = visible_rows(result.position, options);
+    call.first_row = rows.first;
+    call.end_row = rows.end;
+    call.query_position = result.position;
+  }
+  call.scale = options.scale.has_value() ? double{*options.scale}
+                                         : 1 / std::sqrt(static_cast<double>(shape.qk_dim));
+  call.soft_cap = double{options.soft_cap};
+  if (!options.alibi_slopes.empty()) call.slope = double{options.alibi_slopes[result.q_head]};
+  if (!options.sink_logits.empty()) call.sink = double{options.sink_logits[result.q_head]};
+  const ReferenceResult exact = reference_attention(call);
+
+  const ErrorTerms terms{shape.qk_dim, call.end_row - call.first_row, largest_dot(call),
+                         call.soft_cap,
+                         std::fabs(call.slope) * static_cast<double>(result.position)};
+  double largest_v = 0;
+  for (const float x : values) largest_v = std::max(largest_v, std::fabs(double{x}));
+  const double bound = output_tolerance(terms) * largest_v;
+  for (std::uint32_t d = 0; d < shape.v_dim; ++d) {
+    const double error = std::fabs(double{result.out[d]} - exact.out[d]);
+    if (!(error <= bound)) {
+      ADD_FAILURE() << "sequence " << result.sequence << " head " << result.q_head << " position "
+                    << result.position << " element " << d << ": found " << result.out[d]
+                    << ", expected " << exact.out[d] << " +- " << bound;
+      deviation.difference = INFINITY;
+      return;
+    }
+    deviation.difference = std::max(deviation.difference, error);
+    deviation.reference = std::max(deviation.reference, std::fabs(exact.out[d]));
+  }
+  const double lse = double{result.lse};
+  if (std::isinf(exact.lse)) {
+    EXPECT_EQ(lse, exact.lse);
+  } else {
+    EXPECT_NEAR(lse, exact.lse, lse_tolerance(terms, exact.lse))
+        << "sequence " << result.sequence << " head " << result.q_head;
+  }
+}
+
 double expect_matches_reference(const CacheCase& test, const AttentionOptions& options) {
   const CaseShape& shape = test.shape;
-  double difference = 0;
-  double largest_reference = 0;
+  Deviation deviation;
   for (std::size_t s = 0; s < test.sequences.size(); ++s) {
     for (std::uint32_t q_head = 0; q_head < shape.q_heads; ++q_head) {
-      const std::uint32_t head = q_head / (shape.q_heads / shape.kv_heads);
-      const std::vector<float> keys = test.k_rows(s, head);
-      const std::vector<float> values = test.v_rows(s, head);
-      const std::uint64_t length = shape.lengths[s];
-      ReferenceCall call;
-      call.q = test.query(s, q_head);
-      call.k = keys;
-      call.v = values;
-      call.qk_dim = shape.qk_dim;
-      call.v_dim = shape.v_dim;
-      if (length != 0) {
-        const RowRange rows = visible_rows(length - 1, options);
-        call.first_row = rows.first;
-        call.end_row = rows.end;
-        call.query_position = length - 1;
-      }
-      call.scale = options.scale.has_value() ? double{*options.scale}
-                                             : 1 / std::sqrt(static_cast<double>(shape.qk_dim));
-      call.soft_cap = double{options.soft_cap};
-      if (!options.alibi_slopes.empty()) call.slope = double{options.alibi_slopes[q_head]};
-      if (!options.sink_logits.empty()) call.sink = double{options.sink_logits[q_head]};
-      const ReferenceResult exact = reference_attention(call);
-
-      const ErrorTerms terms{shape.qk_dim, call.end_row - call.first_row, largest_dot(call),
-                             call.soft_cap, std::fabs(call.slope) * static_cast<double>(length)};
-      double largest_v = 0;
-      for (const float x : values) largest_v = std::max(largest_v, std::fabs(double{x}));
-      const double bound = output_tolerance(terms) * largest_v;
       const std::size_t row = s * shape.q_heads + q_head;
-      for (std::uint32_t d = 0; d < shape.v_dim; ++d) {
-        const double error = std::fabs(double{test.out[row * shape.v_dim + d]} - exact.out[d]);
-        EXPECT_LE(error, bound) << "sequence " << s << " head " << q_head << " element " << d;
-        if (!(error <= bound)) return INFINITY;
-        difference = std::max(difference, error);
-        largest_reference = std::max(largest_reference, std::fabs(exact.out[d]));
-      }
-      const double lse = double{test.lse[row]};
-      if (std::isinf(exact.lse)) {
-        EXPECT_EQ(lse, exact.lse);
-      } else {
-        EXPECT_NEAR(lse, exact.lse, lse_tolerance(terms, exact.lse))
-            << "sequence " << s << " head " << q_head;
-      }
+      QueryResult result;
+      result.sequence = s;
+      result.q_head = q_head;
+      result.position = shape.lengths[s] - 1;
+      result.q = test.query(s, q_head);
+      result.out = std::span(test.out).subspan(row * shape.v_dim, shape.v_dim);
+      result.lse = test.lse[row];
+      expect_query_matches(test, result, options, deviation);
     }
   }
-  return largest_reference == 0 ? difference : difference / largest_reference;
+  return deviation.relative();
 }
 
 }  // namespace kvarto::test

@@ -70,6 +70,28 @@ class CacheCase {
   std::vector<std::byte> storage_;
 };
 
+// One query of one head and what attention returned for it.
+struct QueryResult {
+  std::size_t sequence = 0;
+  std::uint32_t q_head = 0;
+  std::uint64_t position = 0;  // the row of the query's own token; ignored for empty sequences
+  std::span<const float> q;
+  std::span<const float> out;
+  float lse = 0;
+};
+// Largest difference and largest reference seen so far.
+struct Deviation {
+  double difference = 0;
+  double reference = 0;
+  [[nodiscard]] double relative() const {
+    return reference == 0 ? difference : difference / reference;
+  }
+};
+// Compares with the double-precision reference; a difference beyond the derived bound is a
+// GoogleTest failure.
+void expect_query_matches(const CacheCase& test, const QueryResult& result,
+                          const AttentionOptions& options, Deviation& deviation);
+
 // Compares out and lse of `test` with the double-precision reference; on a difference beyond the
 // derived bound a GoogleTest failure. Returns max |difference| / max |reference|.
 double expect_matches_reference(const CacheCase& test, const AttentionOptions& options);
