@@ -241,6 +241,12 @@ TEST(MambaFamily, RefusesUnknownLettersAndAContradictoryCount) {
               HasSubstr("num_hidden_layers: found 3, expected 2"));
 }
 
+TEST(MambaFamily, RefusesTwoHeadDimsThatDiffer) {
+  EXPECT_THAT(error_of(nemotron_keys(64, 8, 256, 256) +
+                       ",\"hybrid_override_pattern\":\"M*\",\"head_dim\":64}"),
+              HasSubstr("attention_head_dim: found 128, expected 64"));
+}
+
 // Mamba-Codestral-7B: 3 x (8,192 + 2 x 8 x 128) bf16 and 128 x 64 x 128 f32 in 64 layers.
 TEST(MambaFamily, HasTheStatesOfMamba2) {
   expect_cost(read("{\"model_type\":\"mamba2\",\"num_hidden_layers\":64,\"hidden_size\":4096,"

@@ -263,6 +263,13 @@ TEST(CompressedFamily, RefusesContradictoryRatios) {
               HasSubstr("compress_ratios: found a list that differs from layer_types"));
 }
 
+TEST(CompressedFamily, RefusesRowsWhoseStateWouldOverflow) {
+  EXPECT_THAT(error_of("{\"model_type\":\"deepseek_v4\",\"head_dim\":1048576}"),
+              HasSubstr("head_dim: found 1048576, expected an integer from 1 to 65536"));
+  EXPECT_THAT(error_of("{\"model_type\":\"deepseek_v4\",\"index_head_dim\":65537}"),
+              HasSubstr("index_head_dim: found 65537"));
+}
+
 std::string repeated(const std::string& text, int count) {
   std::string all;
   for (int i = 0; i < count; ++i) all += text;

@@ -110,7 +110,7 @@ Result<CompressedFrame> read_compressed_frame(ClassKeys& read, const CompressedD
              read.count({"max_position_embeddings"}, defaults.context, kMaxTokens));
   KVARTO_TRY(frame.num_drafts, read_num_drafts(keys));
   KVARTO_TRY(const auto heads, read.count({"num_attention_heads"}, 64, kMaxHeads));
-  KVARTO_TRY(const auto head_dim, read.count({"head_dim"}, 512, kMaxWidth));
+  KVARTO_TRY(const auto head_dim, read.count({"head_dim"}, 512, kMaxRowDim));
   KVARTO_TRY(const auto window, read.count({"sliding_window"}, 128, kMaxTokens));
   KVARTO_TRY(auto rope, keys.integer({"qk_rope_head_dim"}, 0, kMaxWidth));
   if (!rope) {
@@ -132,6 +132,10 @@ Result<CompressedFrame> read_compressed_frame(ClassKeys& read, const CompressedD
   frame.shape.nope_dim = narrow(head_dim - *rope);
   frame.shape.window = static_cast<std::uint64_t>(window);
   KVARTO_TRY(frame.indexer, read_indexer(read, defaults.indexer));
+  if (frame.indexer.dim > kMaxRowDim) {
+    return keys.bad("index_head_dim", fmt::format("{}", frame.indexer.dim),
+                    fmt::format("an integer from 1 to {}", kMaxRowDim));
+  }
   return frame;
 }
 

@@ -10,9 +10,10 @@
 
 namespace kvarto {
 
-// Tokens that one compressed row stands for at most: far above the published 128, low enough that a
-// compressor's state fits a field.
+// Tokens that one compressed row stands for at most, and its elements: far above the published 128
+// and 512, low enough that a compressor's state (4 x ratio x elements) fits a field.
 inline constexpr std::int64_t kMaxRatio = 4096;
+inline constexpr std::int64_t kMaxRowDim = 65'536;
 
 struct CompressedDefaults {
   std::int64_t layers = 0;

@@ -224,6 +224,10 @@ Result<ModelSpec> read_nemotron_h(const Keys& keys, const Keys& root) {
   KVARTO_TRY(auto block,
              read_pattern(keys, "mtp_hybrid_override_pattern", "mtp_layers_block_type"));
   if (!block) block = {LayerContent::kAttention, LayerContent::kNone};
+  if (drafts * static_cast<std::int64_t>(block->size()) > kMaxLayers) {
+    return keys.bad("num_nextn_predict_layers", fmt::format("{}", drafts),
+                    fmt::format("at most {} layers in all", kMaxLayers));
+  }
   std::vector<LayerSpec> draft_layers;
   for (std::int64_t i = 0; i < drafts; ++i) {
     for (LayerSpec& layer : arrange(*block, attention, state)) {

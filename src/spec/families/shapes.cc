@@ -45,7 +45,13 @@ Result<DenseShape> read_attention(ClassKeys& read, std::int64_t hidden_size,
     return keys.bad("num_key_value_heads", fmt::format("{}", kv_heads),
                     fmt::format("a divisor of num_attention_heads {}", heads));
   }
-  KVARTO_TRY(auto head_dim, read.optional_count({"head_dim", "attention_head_dim"}, kMaxWidth));
+  KVARTO_TRY(auto head_dim, read.optional_count({"head_dim"}, kMaxWidth));
+  KVARTO_TRY(const auto other_dim, read.optional_count({"attention_head_dim"}, kMaxWidth));
+  if (head_dim != 0 && other_dim != 0 && head_dim != other_dim) {
+    return keys.bad("attention_head_dim", fmt::format("{}", other_dim),
+                    fmt::format("{} as in head_dim", head_dim));
+  }
+  if (head_dim == 0) head_dim = other_dim;
   if (head_dim == 0 && defaults.head_dim != 0) {
     head_dim = defaults.head_dim;
     read.note_default("head_dim", fmt::format("{}", head_dim));
@@ -107,10 +113,11 @@ Result<IndexerShape> read_indexer(ClassKeys& read, const IndexerDefaults& defaul
 Result<Codec> read_state_codec(const Keys& keys) {
   for (std::string_view key : {"mamba_ssm_cache_dtype", "mamba_ssm_dtype"}) {
     KVARTO_TRY(const auto type, keys.string(key));
-    if (!type || *type == "auto") continue;
-    if (*type == "float32") return Codec::kF32;
-    if (*type == "float16") return Codec::kF16;
-    if (*type == "bfloat16") return Codec::kBF16;
+    const std::string name = type.value_or("auto");
+    if (name == "auto") continue;
+    if (name == "float32") return Codec::kF32;
+    if (name == "float16") return Codec::kF16;
+    if (name == "bfloat16") return Codec::kBF16;
     return keys.bad(key, describe(*keys.find(key)), "float32, float16 or bfloat16");
   }
   return Codec::kF32;
