@@ -48,11 +48,12 @@ std::string_view cause_name(Cause cause) {
 void Ledger::add(Cause cause, const LedgerSubject& subject, std::uint64_t bytes) {
   if (bytes == 0) return;
   total_.add(bytes);
-  for (Line& line : lines_) {
-    if (line.cause == cause && line.subject.group == subject.group &&
-        line.subject.stream == subject.stream &&
-        line.subject.architecture == subject.architecture) {
-      line.bytes += bytes;  // cannot wrap unnoticed: the total would have wrapped before
+  // One subject's bytes come one after the other, so that only the newest lines can be its own.
+  for (auto line = lines_.rbegin(); line != lines_.rend(); ++line) {
+    if (line->subject.group != subject.group) break;
+    if (line->cause == cause && line->subject.stream == subject.stream &&
+        line->subject.architecture == subject.architecture) {
+      line->bytes += bytes;  // cannot wrap unnoticed: the total would have wrapped before
       return;
     }
   }
