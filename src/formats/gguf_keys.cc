@@ -86,7 +86,7 @@ Result<GgufModelKeys> read_gguf_keys(const GgufHeader& header, std::string_view 
   for (const GgufKey& key : header.keys) {
     if (!key.name.starts_with(name) || !key.name.substr(name.size()).starts_with('.')) continue;
     auto copy = read_value(key.value);
-    if (copy) map.emplace_back(key.name.substr(name.size() + 1), std::move(*copy));
+    if (copy) map.push_back({std::string(key.name.substr(name.size() + 1)), std::move(*copy)});
   }
   const GgufValue* tokens = header.find("tokenizer.ggml.tokens");
   if (tokens != nullptr && tokens->is_array) keys.num_tokens = tokens->count;
