@@ -110,6 +110,30 @@ void fill_hybrid(VllmPool& pool, std::uint64_t block_tokens, std::uint64_t page_
   pool.block_bytes = page_bytes * group_size;
 }
 
+// V0 knew neither states nor windows.
+Status charge_in_full(VllmPool& pool) {
+  for (VllmGroup& g : pool.groups) {
+    if (g.layers.is_state()) {
+      return fail(ErrorCode::kUnsupported, "engine vllm, profile v0: recurrent layers, which it "
+                                           "sizes outside its block pool");
+    }
+    g.layers.kind = PageKind::kFull;
+  }
+  return {};
+}
+
+void pad_latent_rows(VllmPool& pool) {
+  for (VllmGroup& g : pool.groups) {
+    if (!g.layers.is_latent) continue;
+    const std::uint64_t elements = g.layers.streams.front().group->query.qk_dim;
+    const std::uint64_t padded = round_up(elements, kV0LatentElements);
+    if (elements == 0 || padded > kV0LatentElements) continue;
+    const std::uint64_t page = g.own_page_bytes / elements * padded;
+    pool.block_bytes += (page - g.page_bytes) * g.layers.num_layers;
+    g.page_bytes = page;
+  }
+}
+
 }  // namespace
 
 std::uint64_t vllm_blocks(const VllmGroup& group, const PlanRequest& request,
@@ -139,15 +163,7 @@ Result<VllmPool> vllm_pool(const EngineCase& engine_case, std::vector<PagedLayer
   pool.groups = make_groups(std::move(layers), request);
   if (pool.groups.empty()) return pool;
   const Totals totals = totals_of(pool.groups);
-  if (rules.is_v0) {
-    for (VllmGroup& g : pool.groups) {
-      if (g.layers.is_state()) {
-        return fail(ErrorCode::kUnsupported, "engine vllm, profile v0: recurrent layers, which it "
-                                             "sizes outside its block pool");
-      }
-      g.layers.kind = PageKind::kFull;
-    }
-  }
+  if (rules.is_v0) KVARTO_CHECK_OK(charge_in_full(pool));
   std::uint64_t block_tokens = request.block_size;
   if (block_tokens == 0) {
     const bool is_flash_mla = totals.has_latent && !rules.is_v0;
@@ -189,17 +205,7 @@ Result<VllmPool> vllm_pool(const EngineCase& engine_case, std::vector<PagedLayer
       is_counted = true;
     }
   }
-  if (rules.is_v0) {
-    for (VllmGroup& g : pool.groups) {
-      if (!g.layers.is_latent) continue;
-      const std::uint64_t elements = g.layers.streams.front().group->query.qk_dim;
-      const std::uint64_t padded = round_up(elements, kV0LatentElements);
-      if (elements == 0 || padded > kV0LatentElements) continue;
-      const std::uint64_t page = g.own_page_bytes / elements * padded;
-      pool.block_bytes += (page - g.page_bytes) * g.layers.num_layers;
-      g.page_bytes = page;
-    }
-  }
+  if (rules.is_v0) pad_latent_rows(pool);
   return pool;
 }
 
