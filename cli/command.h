@@ -37,5 +37,6 @@ struct Command {
 extern const Command kInspectCommand;
 extern const Command kPlanCommand;
 extern const Command kModelsCommand;
+extern const Command kBenchCommand;
 
 }  // namespace kvarto::cli

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <new>
+
 #include "attention/call_check.h"
 #include "attention/decode.h"
 #include "attention/prefill.h"
@@ -24,6 +26,16 @@ AttentionReport start_report(const CacheView& view, const KernelTable& kernels,
   return report;
 }
 
+// No exception leaves the library: scratch memory that cannot be had is an error.
+template <typename Run>
+Result<AttentionReport> reporting_memory(const Run& run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kOutOfMemory, "attention: scratch memory could not be allocated");
+  }
+}
+
 }  // namespace
 
 AttentionRunner::AttentionRunner(std::unique_ptr<RunnerState> state) : state_(std::move(state)) {}
@@ -37,7 +49,12 @@ Result<AttentionRunner> AttentionRunner::create(const RunnerOptions& options) {
                                                          options.num_threads, kMaxThreads));
   }
   KVARTO_TRY(const KernelTable* kernels, active_kernels());
-  return AttentionRunner(std::make_unique<RunnerState>(*kernels, options));
+  try {
+    return AttentionRunner(std::make_unique<RunnerState>(*kernels, options));
+  } catch (const std::exception& error) {  // std::system_error of a thread, std::bad_alloc
+    return fail(ErrorCode::kOutOfMemory, fmt::format("threads: {} could not be started: {}",
+                                                     options.num_threads, error.what()));
+  }
 }
 
 std::uint32_t AttentionRunner::num_threads() const {
@@ -45,7 +62,7 @@ std::uint32_t AttentionRunner::num_threads() const {
 }
 
 Result<AttentionReport> AttentionRunner::decode(const DecodeCall& call) {
-  return decode_with(*state_, call);
+  return reporting_memory([&] { return decode_with(*state_, call); });
 }
 
 Result<AttentionReport> decode_with(RunnerState& state, const DecodeCall& call) {
@@ -76,7 +93,7 @@ Result<AttentionReport> decode_with(RunnerState& state, const DecodeCall& call) 
 }
 
 Result<AttentionReport> AttentionRunner::prefill(const PrefillCall& call) {
-  return prefill_with(*state_, call);
+  return reporting_memory([&] { return prefill_with(*state_, call); });
 }
 
 Result<AttentionReport> prefill_with(RunnerState& state, const PrefillCall& call) {

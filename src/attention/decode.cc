@@ -41,11 +41,15 @@ class Decoder {
 
   void run() {
     float* parts = work_.parts->reserve(part_floats_);
+    for (ThreadScratch& scratch : work_.scratch) reserve(scratch);
     work_.pool->run([&](std::size_t thread) {
       for (std::size_t i = split_.thread_begin[thread]; i < split_.thread_begin[thread + 1]; ++i) {
         run_item(i, parts, work_.scratch[thread]);
       }
     });
+    bool is_all_written = true;
+    for (const std::uint8_t is_alone : is_alone_) is_all_written &= is_alone != 0;
+    if (is_all_written) return;
     work_.pool->run([&](std::size_t thread) {
       for (std::size_t s = thread; s < parts_of_.size(); s += work_.pool->num_threads()) {
         if (!is_alone_[s]) merge_sequence(static_cast<std::uint32_t>(s), parts);
@@ -83,6 +87,21 @@ class Decoder {
     for (std::size_t i = 0; i < split_.items.size(); ++i) {
       if (is_final_[i]) continue;
       for (const std::uint32_t s : segments_[split_.items[i].segment].members) is_alone_[s] = false;
+    }
+  }
+
+  // Makes room for the largest segment here, where running out of memory can be reported.
+  void reserve(ThreadScratch& scratch) const {
+    for (std::uint32_t i = 0; i < segments_.size(); ++i) {
+      const std::size_t num_padded = queries_[i].num_padded;
+      scratch.states.reserve(item_floats(i));
+      scratch.queries.reserve(num_padded * work_.shape.q_stride * view_.k.heads);
+      scratch.scores.reserve(num_padded * kChunkRows);
+      scratch.rows.reserve(num_padded);
+      scratch.distances.reserve(num_padded);
+      if (!work_.call->options.alibi_slopes.empty()) {
+        scratch.slopes.reserve(num_padded * view_.k.heads);
+      }
     }
   }
 

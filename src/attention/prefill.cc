@@ -43,6 +43,7 @@ class Prefiller {
   }
 
   void run(AttentionReport& report) {
+    for (ThreadScratch& scratch : work_.scratch) reserve(scratch);
     std::atomic<std::size_t> next{0};
     std::atomic<std::uint64_t> head_rows{0};
     work_.pool->run([&](std::size_t thread) {
@@ -68,6 +69,22 @@ class Prefiller {
         end = first;
       }
     }
+  }
+
+  // Makes room for the largest item here, where running out of memory can be reported.
+  void reserve(ThreadScratch& scratch) const {
+    const std::size_t num_padded = std::size_t{item_positions_} * group_size_ + kMaxQueryTile;
+    scratch.states.reserve(head_state_floats(slab_shape_, static_cast<std::uint32_t>(num_padded)));
+    scratch.queries.reserve(num_padded * slab_shape_.q_stride);
+    scratch.scores.reserve(num_padded * kChunkRows);
+    scratch.keys.reserve(std::size_t{kChunkRows} * work_.shape.qk_dim);
+    scratch.values.reserve(std::size_t{kChunkRows} * work_.shape.acc_stride);
+    scratch.key_rows.reserve(std::size_t{kKeyTileRows} * work_.shape.q_stride);
+    scratch.rows.reserve(num_padded);
+    scratch.distances.reserve(num_padded);
+    scratch.slopes.reserve(num_padded);
+    scratch.query_first.reserve(num_padded);
+    scratch.query_end.reserve(num_padded);
   }
 
   // Returns the rows read.

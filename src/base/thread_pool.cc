@@ -82,12 +82,19 @@ std::size_t num_usable_cores() { return topology().num_cores(); }
 ThreadPool::ThreadPool(std::size_t num_threads, Pinning pinning) {
   if (pinning == Pinning::kCores && num_threads > 1) topology().bind_to_core(0);
   threads_.reserve(num_threads - 1);
-  for (std::size_t thread = 1; thread < num_threads; ++thread) {
-    threads_.emplace_back([this, thread, pinning] { work(thread, pinning); });
+  try {
+    for (std::size_t thread = 1; thread < num_threads; ++thread) {
+      threads_.emplace_back([this, thread, pinning] { work(thread, pinning); });
+    }
+  } catch (...) {  // the system has no thread left: those that began must end first
+    stop();
+    throw;
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   is_stopping_.store(true, std::memory_order_relaxed);
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();

@@ -26,6 +26,7 @@ class ThreadPool {
 
   // Starts `num_threads` - 1 threads. kCores binds each of them, and the caller, to a core of its
   // own while there are enough. Requires: num_threads >= 1.
+  // Throws std::system_error if the system gives no thread.
   explicit ThreadPool(std::size_t num_threads, Pinning pinning = Pinning::kNone);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -36,9 +37,8 @@ class ThreadPool {
   template <typename Function>
   void run(Function&& function) {
     using Plain = std::remove_reference_t<Function>;
-    run_task(
-        [](void* context, std::size_t thread) { (*static_cast<Plain*>(context))(thread); },
-        const_cast<void*>(static_cast<const void*>(&function)));
+    run_task([](void* context, std::size_t thread) { (*static_cast<Plain*>(context))(thread); },
+             const_cast<void*>(static_cast<const void*>(&function)));
   }
 
   [[nodiscard]] std::size_t num_threads() const { return threads_.size() + 1; }
@@ -47,10 +47,11 @@ class ThreadPool {
   using Task = void (*)(void* context, std::size_t thread);
   void run_task(Task task, void* context);
   void work(std::size_t thread, Pinning pinning);
+  void stop();
 
   Task task_ = nullptr;
   void* context_ = nullptr;
-  alignas(64) std::atomic<std::uint32_t> round_{0};    // increased to start a task
+  alignas(64) std::atomic<std::uint32_t> round_{0};     // increased to start a task
   alignas(64) std::atomic<std::uint32_t> num_busy_{0};  // threads still in the task
   std::atomic<bool> is_stopping_{false};
   std::vector<std::thread> threads_;

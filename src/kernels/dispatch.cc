@@ -11,6 +11,9 @@
 #else
 #define KVARTO_HAS_X86 0
 #endif
+#ifndef KVARTO_HAS_AVX512FP16
+#define KVARTO_HAS_AVX512FP16 0
+#endif
 
 namespace kvarto {
 
@@ -24,6 +27,14 @@ void fill_table(KernelTable& table);
 namespace avx512 {
 void fill_table(KernelTable& table);
 }
+namespace avx512vnni {
+PeakLoop peak_loop();
+}
+#if KVARTO_HAS_AVX512FP16
+namespace avx512fp16 {
+PeakLoop peak_loop();
+}
+#endif
 #endif
 
 namespace {
@@ -69,6 +80,16 @@ void add_x86_isas(std::vector<Isa>& isas) {
     isas.push_back(Isa::kAvx512);
   }
 }
+
+void add_x86_peaks(std::vector<PeakLoop>& loops) {
+  constexpr unsigned kVnni = 1u << 11;
+  const CpuidLeaf seven = cpuid(7, 0);
+#if KVARTO_HAS_AVX512FP16
+  constexpr unsigned kFp16 = 1u << 23;
+  if (has_bits(seven.d, kFp16)) loops.push_back(avx512fp16::peak_loop());
+#endif
+  if (has_bits(seven.c, kVnni)) loops.push_back(avx512vnni::peak_loop());
+}
 #endif
 
 std::vector<Isa> find_isas() {
@@ -107,6 +128,18 @@ std::string_view isa_name(Isa isa) { return kIsaNames[static_cast<std::size_t>(i
 std::span<const Isa> supported_isas() {
   static const std::vector<Isa> isas = find_isas();
   return isas;
+}
+
+std::span<const PeakLoop> native_peak_loops() {
+  static const std::vector<PeakLoop> loops = [] {
+    std::vector<PeakLoop> found;
+#if KVARTO_HAS_X86
+    // Both need the 512-bit state and base set that kAvx512 has checked.
+    if (supported_isas().back() == Isa::kAvx512) add_x86_peaks(found);
+#endif
+    return found;
+  }();
+  return loops;
 }
 
 const KernelTable& kernel_table(Isa isa) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kernels/kernels.h"
+#include "kernels/peak_loops.h"
 #include "kvarto/result.h"
 
 namespace kvarto {
@@ -18,6 +19,10 @@ namespace kvarto {
 
 // The table of `isa`. Requires: isa is supported.
 [[nodiscard]] const KernelTable& kernel_table(Isa isa);
+
+// The loops of units beyond those tables (half precision, 8-bit dot products) that this machine
+// has.
+[[nodiscard]] std::span<const PeakLoop> native_peak_loops();
 
 // The instruction set that `request` (the value of KVARTO_ISA; null or empty: not set) selects:
 // scalar, avx2 or avx512, else the best supported one.

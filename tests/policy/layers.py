@@ -36,6 +36,7 @@ HEADER_PART = {
     "block_pool.h": "cache",
     "kv_cache.h": "cache",
     "attention.h": "attention",
+    "measure.h": "profile",
     "layout_convert.h": "cache",
     "shared_kv_cache.h": "cache",
 }

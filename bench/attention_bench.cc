@@ -1,0 +1,144 @@
+// Attention against the read stream and the multiply-add loop of the same process.
+//
+//   memory/...    caches of at least 512 MiB: what a long context costs
+//   cache/...     caches of at most 32 MiB, which stay in the last-level cache between runs
+//   pair/...      two measurements side by side: paged and contiguous, layouts, forks, ragged
+//   batches prefill/...   2,048 tokens against the multiply-add loop
+//
+// `reached` is the ratio of the case's name, `goal` what it should be. One iteration is one
+// measurement of about a second, medians over its quiet runs.
+
+#include <benchmark/benchmark.h>
+
+#include <string>
+
+#include "kvarto/measure.h"
+
+namespace {
+
+using namespace kvarto;
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+AttentionBench shape(std::uint32_t q_heads, std::uint32_t kv_heads, Codec codec,
+                     std::uint64_t bytes) {
+  AttentionBench bench;
+  bench.q_heads = q_heads;
+  bench.kv_heads = kv_heads;
+  bench.codec = codec;
+  bench.kv_len = bytes / (2ull * kv_heads * codec_bytes(codec, 128).total());
+  return bench;
+}
+
+AttentionBench with(AttentionBench bench, Layout layout) {
+  bench.layout = layout;
+  return bench;
+}
+AttentionBench with_threads(AttentionBench bench, std::uint32_t threads) {
+  bench.num_threads = threads;
+  return bench;
+}
+AttentionBench contiguous(AttentionBench bench) {
+  bench.block_size = 0;
+  return bench;
+}
+
+void decode_of_stream(benchmark::State& state, AttentionBench bench, double goal) {
+  for (auto _ : state) {
+    const auto report = measure_decode(bench);
+    if (!report.has_value()) return state.SkipWithError(report.error().message.c_str());
+    state.counters["reached"] = report->bandwidth_fraction();
+    state.counters["GB/s"] = report->gb_per_s;
+    state.counters["of_peak"] = report->flop_fraction();
+    state.SetIterationTime(report->time.median_us * 1e-6);
+  }
+  state.counters["goal"] = goal;
+}
+
+void prefill_of_peak(benchmark::State& state, AttentionBench bench, double goal) {
+  bench.q_len = bench.kv_len;
+  for (auto _ : state) {
+    const auto report = measure_prefill(bench);
+    if (!report.has_value()) return state.SkipWithError(report.error().message.c_str());
+    state.counters["reached"] = report->flop_fraction();
+    state.counters["GFLOP/s"] = report->gflop_per_s;
+    state.SetIterationTime(report->time.median_us * 1e-6);
+  }
+  state.counters["goal"] = goal;
+}
+
+// Time of `bench` over time of `other`.
+void decode_ratio(benchmark::State& state, AttentionBench bench, AttentionBench other,
+                  double goal) {
+  for (auto _ : state) {
+    const auto one = measure_decode(bench);
+    const auto two = measure_decode(other);
+    if (!one.has_value() || !two.has_value()) {
+      return state.SkipWithError("one of the two cannot be measured");
+    }
+    // The machine may have slowed between the two: each is taken against its own stream.
+    const double drift = two->machine_gb_per_s / one->machine_gb_per_s;
+    state.counters["reached"] = one->time.median_us / two->time.median_us / drift;
+    state.SetIterationTime(one->time.median_us * 1e-6);
+  }
+  state.counters["goal"] = goal;
+}
+
+void add(const std::string& name, const AttentionBench& bench, double goal) {
+  benchmark::RegisterBenchmark(name.c_str(), decode_of_stream, bench, goal)
+      ->Iterations(1)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+void add_pair(const std::string& name, const AttentionBench& bench, const AttentionBench& other,
+              double goal) {
+  benchmark::RegisterBenchmark(name.c_str(), decode_ratio, bench, other, goal)
+      ->Iterations(1)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+void register_all() {
+  const AttentionBench mha = shape(32, 32, Codec::kF16, 512 * kMiB);
+  const AttentionBench small_mha = shape(32, 32, Codec::kF16, 32 * kMiB);
+  add("memory/mha32_f16_of_stream", mha, 0.92);
+  add("memory/mha32_bf16_of_stream", shape(32, 32, Codec::kBF16, 512 * kMiB), 0.92);
+  add("memory/gqa32_8_f16_of_stream", shape(32, 8, Codec::kF16, 512 * kMiB), 0.80);
+  add("memory/gqa64_8_f16_of_stream", shape(64, 8, Codec::kF16, 512 * kMiB), 0.65);
+  add("memory/mha32_f16_generic_of_stream", with(mha, Layout::kGeneric), 0.65);
+  add("memory/mha32_f16_2_threads_of_stream", with_threads(mha, 2), 0.93);
+  add("cache/mha32_f16_of_stream", small_mha, 0.92);
+  add("cache/gqa32_8_f16_of_stream", shape(32, 8, Codec::kF16, 16 * kMiB), 0.70);
+  add("cache/gqa64_8_f16_of_stream", shape(64, 8, Codec::kF16, 16 * kMiB), 0.45);
+  add_pair("pair/hardware_over_generic", small_mha, with(small_mha, Layout::kGeneric), 1.03);
+  add_pair("pair/paged_over_contiguous", mha, contiguous(mha), 1.03);
+  AttentionBench one = shape(32, 32, Codec::kF16, 256 * kMiB);
+  AttentionBench forks = one;
+  forks.batch = 8;
+  forks.batch_kind = BenchBatch::kForked;
+  add_pair("pair/eight_forks_over_one", forks, one, 1.40);
+  AttentionBench ragged = shape(32, 8, Codec::kF16, 32 * kMiB);
+  ragged.kv_len = 8192;
+  ragged.batch = 64;
+  ragged.batch_kind = BenchBatch::kRagged;
+  AttentionBench joined = ragged;
+  joined.batch = 1;
+  joined.batch_kind = BenchBatch::kEqual;
+  joined.kv_len = 64ull * (1 + 8192) / 2;
+  add_pair("pair/ragged_over_one", ragged, joined, 1.15);
+  AttentionBench prefill = shape(32, 8, Codec::kF16, 8 * kMiB);  // 2,048 tokens
+  benchmark::RegisterBenchmark("prefill/gqa32_8_of_fma_loop", prefill_of_peak, prefill, 0.60)
+      ->Iterations(1)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  register_all();
+  benchmark::RunSpecifiedBenchmarks();
+}

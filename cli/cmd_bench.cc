@@ -1,0 +1,368 @@
+// kvarto bench: one kernel measured against what this machine can do.
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "kvarto/measure.h"
+#include "numbers.h"
+
+namespace kvarto::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Asked {
+  std::string what;
+  std::string architecture = "gqa";
+  std::optional<std::uint64_t> q_heads, kv_heads, head_dim, v_head_dim, window;
+  std::vector<std::string> types, lengths, layouts, block_sizes, threads;
+  std::optional<std::uint64_t> q_len, batch;
+  std::string arithmetic = "auto";
+  std::string content = "normal";
+  std::string baseline = "none";
+  std::string seconds = "1";
+  bool is_json = false;
+};
+
+Result<std::uint32_t> narrow(const char* name, std::uint64_t value) {
+  if (value > std::numeric_limits<std::uint32_t>::max()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: found {}, expected at most 4294967295", name, value));
+  }
+  return static_cast<std::uint32_t>(value);
+}
+
+// The tail of "gqa:4" as a number; `otherwise` if there is none.
+Result<std::uint64_t> argument_of(const std::string& architecture, std::uint64_t otherwise) {
+  const std::size_t colon = architecture.find(':');
+  if (colon == std::string::npos) return otherwise;
+  KVARTO_TRY(const std::uint64_t value, parse_count(architecture.substr(colon + 1)));
+  return value;
+}
+
+// Heads and window of the architecture; defaults are those of llama-3.1-8b.
+Status set_architecture(const Asked& asked, AttentionBench* bench) {
+  constexpr std::uint64_t kQueryHeads = 32, kKvHeads = 8, kHeadDim = 128, kWindow = 4096;
+  const std::string name = asked.architecture.substr(0, asked.architecture.find(':'));
+  const std::uint64_t q_heads = asked.q_heads.value_or(kQueryHeads);
+  std::uint64_t kv_heads = asked.kv_heads.value_or(kKvHeads);
+  std::uint64_t window = asked.window.value_or(0);
+  if (name == "mha") {
+    kv_heads = asked.kv_heads.value_or(q_heads);
+  } else if (name == "mqa") {
+    kv_heads = asked.kv_heads.value_or(1);
+  } else if (name == "gqa") {
+    KVARTO_TRY(kv_heads, argument_of(asked.architecture, kv_heads));
+  } else if (name == "swa") {
+    KVARTO_TRY(window, argument_of(asked.architecture, asked.window.value_or(kWindow)));
+  } else {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--arch: found {}, expected mha, mqa, gqa[:G] or swa[:w] here",
+                            asked.architecture));
+  }
+  const std::uint64_t dim = asked.head_dim.value_or(kHeadDim);
+  KVARTO_TRY(bench->q_heads, narrow("--q-heads", q_heads));
+  KVARTO_TRY(bench->kv_heads, narrow("--kv-heads", kv_heads));
+  KVARTO_TRY(bench->qk_dim, narrow("--head-dim", dim));
+  KVARTO_TRY(bench->v_dim, narrow("--v-head-dim", asked.v_head_dim.value_or(dim)));
+  bench->window = window;
+  return {};
+}
+
+Status set_words(const Asked& asked, AttentionBench* bench) {
+  if (asked.arithmetic != "auto" && asked.arithmetic != "f32") {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--arith: found {}, expected auto or f32", asked.arithmetic));
+  }
+  if (asked.content == "outlier") {
+    bench->content = BenchContent::kOutlier;
+  } else if (asked.content != "normal") {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--data: found {}, expected normal or outlier", asked.content));
+  }
+  if (asked.baseline == "repeat") {
+    bench->baseline = BenchBaseline::kRepeat;
+  } else if (asked.baseline != "none") {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--baseline: found {}, expected none or repeat", asked.baseline));
+  }
+  KVARTO_TRY(bench->seconds, parse_real(asked.seconds));
+  if (!(bench->seconds > 0) || bench->seconds > 3600) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--seconds: found {}, expected more than 0, at most 3600", asked.seconds));
+  }
+  return {};
+}
+
+// Replaces every bench by one for each word of `words`; `set(word, bench)` applies it.
+template <typename Set>
+Status multiply(std::vector<AttentionBench>* benches, const std::vector<std::string>& words,
+                const Set& set) {
+  if (words.empty()) return {};
+  std::vector<AttentionBench> all;
+  for (const AttentionBench& base : *benches) {
+    for (const std::string& word : words) {
+      AttentionBench bench = base;
+      KVARTO_CHECK_OK(set(word, bench));
+      all.push_back(bench);
+    }
+  }
+  *benches = std::move(all);
+  return {};
+}
+
+Status set_type(const std::string& word, AttentionBench& bench) {
+  const auto codec = codec_from_name(word);
+  if (!codec.has_value()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--kv-dtype: found {}, expected f32, f16 or bf16", word));
+  }
+  bench.codec = *codec;
+  return {};
+}
+
+Status set_length(const std::string& word, AttentionBench& bench) {
+  KVARTO_TRY(bench.kv_len, parse_count(word));
+  return {};
+}
+
+Status set_layout(const std::string& word, AttentionBench& bench) {
+  for (const Layout layout : {Layout::kGeneric, Layout::kHardware}) {
+    if (layout_name(layout) != word) continue;
+    bench.layout = layout;
+    return {};
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("--layout: found {}, expected generic or hardware", word));
+}
+
+Status set_block_size(const std::string& word, AttentionBench& bench) {
+  if (word == "contiguous") {
+    bench.block_size = 0;
+    return {};
+  }
+  KVARTO_TRY(bench.block_size, parse_count(word));
+  constexpr std::uint64_t kMaxBlockSize = std::uint64_t{1} << 30;
+  if (bench.block_size == 0 || bench.block_size > kMaxBlockSize) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--block-size: found {}, expected contiguous or 1 to {}", word, kMaxBlockSize));
+  }
+  return {};
+}
+
+Status set_threads(const std::string& word, AttentionBench& bench) {
+  KVARTO_TRY(const std::uint64_t threads, parse_count(word));
+  KVARTO_TRY(bench.num_threads, narrow("--threads", threads));
+  return {};
+}
+
+Result<std::vector<AttentionBench>> benches_of(const Asked& asked) {
+  AttentionBench base;
+  KVARTO_CHECK_OK(set_architecture(asked, &base));
+  KVARTO_CHECK_OK(set_words(asked, &base));
+  KVARTO_TRY(base.batch, narrow("--batch", asked.batch.value_or(1)));
+  std::vector<AttentionBench> benches = {base};
+  KVARTO_CHECK_OK(multiply(&benches, asked.types, set_type));
+  KVARTO_CHECK_OK(multiply(&benches, asked.lengths, set_length));
+  KVARTO_CHECK_OK(multiply(&benches, asked.layouts, set_layout));
+  KVARTO_CHECK_OK(multiply(&benches, asked.block_sizes, set_block_size));
+  KVARTO_CHECK_OK(multiply(&benches, asked.threads, set_threads));
+  // Without --q-len a prefill is that of the whole sequence.
+  for (AttentionBench& bench : benches) bench.q_len = asked.q_len.value_or(bench.kv_len);
+  return benches;
+}
+
+Json report_json(const AttentionBench& bench, const BenchReport& report) {
+  Json json = {{"schema", "kvarto.bench/1"},
+               {"kernel", report.kernel},
+               {"isa", report.isa},
+               {"layout", report.layout},
+               {"arith", report.arith},
+               {"unique_kv_bytes", report.unique_kv_bytes},
+               {"median_us", report.time.median_us},
+               {"p99_us", report.time.p99_us},
+               {"stddev_us", report.time.stddev_us},
+               {"runs", report.time.runs},
+               {"gb_per_s", report.gb_per_s},
+               {"machine_gb_per_s", report.machine_gb_per_s},
+               {"bandwidth_fraction", report.bandwidth_fraction()},
+               {"gflop_per_s", report.gflop_per_s},
+               {"machine_gflop_per_s", report.machine_gflop_per_s},
+               {"flop_fraction", report.flop_fraction()},
+               {"rows_read", report.rows_read},
+               {"bytes_read", report.bytes_read},
+               {"max_rel_error", report.max_rel_error},
+               {"heads_checked", report.heads_checked},
+               {"runs_total", report.time.runs_total},
+               {"huge_pages", report.has_huge_pages},
+               {"q_heads", bench.q_heads},
+               {"kv_heads", bench.kv_heads},
+               {"head_dim", bench.qk_dim},
+               {"v_head_dim", bench.v_dim},
+               {"kv_dtype", codec_info(bench.codec).name},
+               {"kv_len", bench.kv_len},
+               {"q_len", bench.q_len},
+               {"batch", bench.batch},
+               {"threads", bench.num_threads},
+               {"window", bench.window},
+               {"baseline", bench.baseline == BenchBaseline::kRepeat ? "repeat" : "none"}};
+  if (bench.block_size == 0) {
+    json["block_size"] = "contiguous";
+  } else {
+    json["block_size"] = bench.block_size;
+  }
+  return json;
+}
+
+Table attention_table() {
+  return Table({{"heads", Table::Align::kLeft},
+                {"type", Table::Align::kLeft},
+                {"kv_len"},
+                {"layout", Table::Align::kLeft},
+                {"block"},
+                {"threads"},
+                {"isa", Table::Align::kLeft},
+                {"cache"},
+                {"median"},
+                {"GB/s"},
+                {"of stream"},
+                {"GFLOP/s"},
+                {"of peak"},
+                {"rel. error"}});
+}
+
+void add_row(const AttentionBench& bench, const BenchReport& report, Table& table) {
+  table.row(
+      {fmt::format("{}/{} x {}", bench.q_heads, bench.kv_heads, bench.qk_dim),
+       std::string(codec_info(bench.codec).name), grouped(bench.kv_len), std::string(report.layout),
+       bench.block_size == 0 ? "contiguous" : grouped(bench.block_size), grouped(bench.num_threads),
+       std::string(report.isa), short_bytes(report.unique_kv_bytes),
+       short_seconds(report.time.median_us * 1e-6), fmt::format("{:.1f}", report.gb_per_s),
+       fmt::format("{:.2f}", report.bandwidth_fraction()),
+       fmt::format("{:.0f}", report.gflop_per_s), fmt::format("{:.2f}", report.flop_fraction()),
+       fmt::format("{:.1e}", report.max_rel_error)});
+}
+
+Result<ExitCode> run_attention(const Asked& asked, Output& out) {
+  KVARTO_TRY(const std::vector<AttentionBench> benches, benches_of(asked));
+  const bool is_decode = asked.what == "decode";
+  Json list = Json::array();
+  Table table = attention_table();
+  for (AttentionBench bench : benches) {
+    if (is_decode) bench.q_len = 1;
+    KVARTO_TRY(const BenchReport report,
+               is_decode ? measure_decode(bench) : measure_prefill(bench));
+    list.push_back(report_json(bench, report));
+    add_row(bench, report, table);
+  }
+  if (asked.is_json) {
+    out.verbatim((list.size() == 1 ? list.front() : list).dump(2) + "\n");
+    return ExitCode::kDone;
+  }
+  out.heading(fmt::format("{}, arithmetic f32", asked.what));
+  table.print(out);
+  out.note(
+      "\"of stream\" and \"of peak\": against the read stream over as many bytes and the f32 "
+      "multiply-add loop, timed in turn in this process");
+  return ExitCode::kDone;
+}
+
+Json machine_json(const MachineReport& report) {
+  Json bandwidth = Json::array();
+  for (const BandwidthPoint& point : report.bandwidth) {
+    bandwidth.push_back({{"working_set_bytes", point.working_set_bytes},
+                         {"threads", point.num_threads},
+                         {"huge_pages_asked", point.wants_huge_pages},
+                         {"huge_pages", point.has_huge_pages},
+                         {"gb_per_s", point.gb_per_s}});
+  }
+  Json peaks = Json::array();
+  for (const PeakPoint& peak : report.peaks) {
+    peaks.push_back({{"name", peak.name}, {"isa", peak.isa}, {"gop_per_s", peak.gop_per_s}});
+  }
+  return {{"schema", "kvarto.machine/1"},
+          {"isa", report.isa},
+          {"cores", report.num_cores},
+          {"bandwidth", bandwidth},
+          {"peaks", peaks}};
+}
+
+Result<ExitCode> run_machine(const Asked& asked, Output& out) {
+  MachineBench bench;
+  for (const std::string& word : asked.threads) {
+    KVARTO_TRY(const std::uint64_t threads, parse_count(word));
+    KVARTO_TRY(const std::uint32_t narrowed, narrow("--threads", threads));
+    bench.threads.push_back(narrowed);
+  }
+  KVARTO_TRY(const double seconds, parse_real(asked.seconds));
+  bench.seconds_per_point = seconds / 10;  // some fifty points
+  KVARTO_TRY(const MachineReport report, measure_machine(bench));
+  if (asked.is_json) {
+    out.verbatim(machine_json(report).dump(2) + "\n");
+    return ExitCode::kDone;
+  }
+  out.heading(fmt::format("read bandwidth ({}, {} cores)", report.isa, report.num_cores));
+  Table reads({{"working set"}, {"threads"}, {"pages", Table::Align::kLeft}, {"GB/s"}});
+  for (const BandwidthPoint& point : report.bandwidth) {
+    reads.row({short_bytes(point.working_set_bytes), grouped(point.num_threads),
+               point.has_huge_pages ? "huge" : "small", fmt::format("{:.1f}", point.gb_per_s)});
+  }
+  reads.print(out);
+  out.line();
+  out.heading("arithmetic of one thread");
+  Table peaks({{"loop", Table::Align::kLeft}, {"isa", Table::Align::kLeft}, {"GOP/s"}});
+  for (const PeakPoint& peak : report.peaks) {
+    peaks.row(
+        {std::string(peak.name), std::string(peak.isa), fmt::format("{:.0f}", peak.gop_per_s)});
+  }
+  peaks.print(out);
+  return ExitCode::kDone;
+}
+
+Result<ExitCode> run(const Asked& asked, Output& out) {
+  if (asked.what == "machine") return run_machine(asked, out);
+  if (asked.what == "decode" || asked.what == "prefill") return run_attention(asked, out);
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("bench: found \"{}\", expected machine, decode or prefill", asked.what));
+}
+
+Runner declare(OptionSet& options) {
+  auto asked = std::make_shared<Asked>();
+  options.positional("WHAT", &asked->what, "machine, decode or prefill");
+  options.section("shape");
+  options.text("--arch", "A", &asked->architecture, "mha, mqa, gqa[:G] or swa[:w] (default gqa)");
+  options.count("--q-heads", 1, &asked->q_heads, "query heads (default 32)");
+  options.count("--kv-heads", 1, &asked->kv_heads, "KV heads (default 8; mha: as query heads)");
+  options.count("--head-dim", 1, &asked->head_dim, "elements of a head (default 128)");
+  options.count("--v-head-dim", 1, &asked->v_head_dim, "elements of a head of V");
+  options.count("--window", 1, &asked->window, "tokens of a window");
+  options.list("--kv-dtype", "T", &asked->types, "f32, f16, bf16 (default f16)");
+  options.list("--kv-len", "N", &asked->lengths, "cached tokens (default 4096)");
+  options.count("--q-len", 1, &asked->q_len, "prefill: query tokens (default: all)");
+  options.count("-np,--batch,--parallel,--max-num-seqs", 1, &asked->batch, "sequences (default 1)");
+  options.section("how");
+  options.list("-t,--threads", "K", &asked->threads, "threads (default 1; machine: 1 and all)");
+  options.list("--layout", "L", &asked->layouts, "generic, hardware (default hardware)");
+  options.list("--block-size,--page-size", "N", &asked->block_sizes,
+               "tokens a block, or contiguous (default 16)");
+  options.text("--arith", "A", &asked->arithmetic, "auto or f32");
+  options.text("--data", "D", &asked->content, "normal or outlier");
+  options.text("--baseline", "B", &asked->baseline,
+               "repeat: K and V written out for every query head");
+  options.text("--seconds", "S", &asked->seconds, "about so long is measured each (default 1)");
+  options.flag("--json", &asked->is_json, "one JSON document on standard output");
+  return [asked](Output& out) { return run(*asked, out); };
+}
+
+}  // namespace
+
+const Command kBenchCommand{"bench", "machine|decode|prefill [options]",
+                            "one kernel measured against the machine's ceiling", declare};
+
+}  // namespace kvarto::cli

@@ -1,0 +1,119 @@
+// Measurements of attention against what this machine can do: the read stream and the multiply-add
+// loop of the same process, timed in turn with the kernel.
+
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvarto/codec.h"
+#include "kvarto/layout.h"
+#include "kvarto/result.h"
+
+namespace kvarto {
+
+// Statistics of repeated runs. A run is quiet when the process had the processor for at least 96 %
+// of it; where at least three runs were, the others are left out.
+struct Timing {
+  double median_us = 0;
+  double p99_us = 0;
+  double stddev_us = 0;
+  std::uint64_t runs = 0;        // that the figures are taken from
+  std::uint64_t runs_total = 0;  // that were made
+};
+// Requires: not empty.
+[[nodiscard]] Timing summarise(std::span<const double> seconds);
+
+enum class BenchContent : std::uint8_t {
+  kNormal,   // N(0, 1)
+  kOutlier,  // the same with a few key channels offset by +30, +100, +300 and large queries
+};
+enum class BenchBaseline : std::uint8_t {
+  kNone,
+  kRepeat,  // K and V written out for every query head, to show what the repeat costs
+};
+
+enum class BenchBatch : std::uint8_t {
+  kEqual,   // every sequence has kv_len tokens of its own
+  kForked,  // every sequence has the same kv_len tokens, in the same blocks
+  kRagged,  // lengths evenly spread from 1 to kv_len
+};
+
+struct AttentionBench {
+  std::uint32_t q_heads = 32;
+  std::uint32_t kv_heads = 8;
+  std::uint32_t qk_dim = 128;
+  std::uint32_t v_dim = 128;
+  Codec codec = Codec::kF16;
+  std::uint64_t kv_len = 4096;
+  std::uint64_t q_len = 1;  // prefill: the last q_len tokens of each sequence are queries
+  std::uint32_t batch = 1;
+  BenchBatch batch_kind = BenchBatch::kEqual;  // prefill: kEqual
+  std::uint32_t num_threads = 1;
+  Layout layout = Layout::kHardware;
+  std::uint64_t block_size = 16;  // tokens; 0: each sequence in one block
+  std::uint64_t window = 0;       // tokens; 0: off
+  BenchContent content = BenchContent::kNormal;
+  BenchBaseline baseline = BenchBaseline::kNone;
+  double seconds = 1;  // about so long is measured
+};
+
+struct BenchReport {
+  std::string_view kernel;  // what really ran
+  std::string_view isa;
+  std::string_view layout;
+  std::string_view arith;
+  std::uint64_t unique_kv_bytes = 0;  // bytes of cache that a call must read at least once
+  std::uint64_t rows_read = 0;
+  std::uint64_t bytes_read = 0;
+  Timing time;
+  double gb_per_s = 0;              // unique_kv_bytes over the median
+  double machine_gb_per_s = 0;      // read stream over as many bytes, same threads
+  double gflop_per_s = 0;           // 2 x (qk_dim + v_dim) per query head and visible row
+  double machine_gflop_per_s = 0;   // f32 multiply-add loop, same threads
+  double max_rel_error = 0;         // max |difference| / max |reference|, double precision
+  std::uint64_t heads_checked = 0;  // query heads that the reference was computed for
+  bool has_huge_pages = false;      // the storage lies in huge pages
+
+  [[nodiscard]] double bandwidth_fraction() const { return gb_per_s / machine_gb_per_s; }
+  [[nodiscard]] double flop_fraction() const { return gflop_per_s / machine_gflop_per_s; }
+};
+
+// Builds a cache of random contents in its own storage, blocks in random order, and measures.
+// Errors: kInvalidArgument for shapes that cannot be; kUnsupported for codecs without a kernel;
+// kOutOfMemory.
+[[nodiscard]] Result<BenchReport> measure_decode(const AttentionBench& bench);
+[[nodiscard]] Result<BenchReport> measure_prefill(const AttentionBench& bench);
+
+// One read bandwidth: `num_threads` threads share `working_set_bytes`.
+struct BandwidthPoint {
+  std::uint64_t working_set_bytes = 0;
+  std::uint32_t num_threads = 0;
+  bool wants_huge_pages = false;
+  bool has_huge_pages = false;  // what the system gave
+  double gb_per_s = 0;
+};
+// One peak: operations (a multiply-add counts two) of one thread.
+struct PeakPoint {
+  std::string_view name;  // "f32 fma", "f16 fma", "int8 dot"
+  std::string_view isa;
+  double gop_per_s = 0;
+};
+struct MachineReport {
+  std::string_view isa;
+  std::uint64_t num_cores = 0;
+  std::vector<BandwidthPoint> bandwidth;
+  std::vector<PeakPoint> peaks;
+};
+struct MachineBench {
+  std::vector<std::uint64_t> working_sets_bytes;  // empty: 32 KiB to 1 GiB
+  std::vector<std::uint32_t> threads;             // empty: 1 and all cores
+  double seconds_per_point = 0.1;
+};
+// Errors: kInvalidArgument, kOutOfMemory.
+[[nodiscard]] Result<MachineReport> measure_machine(const MachineBench& bench);
+
+}  // namespace kvarto

@@ -1,0 +1,60 @@
+// A cache of random contents for measurements, and what it should give.
+
+#pragma once
+
+#include <random>
+#include <vector>
+
+#include "cache/storage.h"
+#include "kernels/kernels.h"
+#include "kvarto/attention.h"
+#include "kvarto/measure.h"
+
+namespace kvarto {
+
+// Not thread-safe; one owner. The view points into the object: it must not move while in use.
+class BenchCache {
+ public:
+  // Errors: as measure_decode.
+  [[nodiscard]] static Result<BenchCache> create(const AttentionBench& bench,
+                                                 const KernelTable& kernels);
+
+  [[nodiscard]] CacheView view() const;
+  [[nodiscard]] const Storage& storage() const { return storage_; }
+  [[nodiscard]] std::span<const float> queries() const { return queries_; }
+  // Tokens of each sequence.
+  [[nodiscard]] std::span<const std::uint64_t> lengths() const { return lengths_; }
+
+  // Largest |out - reference| over largest |reference| for the query token `token` (counted over
+  // all sequences) and head; adds to the two maxima.
+  void compare(std::uint64_t token, std::uint32_t q_head, std::span<const float> out,
+               double& difference, double& reference) const;
+
+ private:
+  BenchCache() = default;
+  void set_lengths();
+  void shuffle_blocks();
+  [[nodiscard]] std::uint64_t num_blocks() const;
+  void fill(const KernelTable& kernels);
+  void write_row(const KernelTable& kernels, const StreamView& stream, std::uint32_t sequence,
+                 std::uint64_t row, std::span<const float> values) const;
+
+  AttentionBench bench_;
+  Storage storage_;
+  std::uint64_t block_size_ = 0;
+  std::uint64_t k_slice_bytes_ = 0;
+  std::uint64_t v_slice_bytes_ = 0;
+  StreamLayout k_layout_;
+  StreamLayout v_layout_;
+  Element element_ = Element::kF16;
+  std::vector<std::uint64_t> lengths_;
+  std::vector<std::vector<std::uint32_t>> tables_;
+  std::vector<SequenceView> sequences_;
+  std::vector<float> queries_;  // [batch * q_len, q_heads, qk_dim]
+  // Contents of the first rows, as stored; later rows repeat them: [rows, kv_heads, dim].
+  std::uint64_t num_distinct_rows_ = 0;
+  std::vector<float> keys_;
+  std::vector<float> values_;
+};
+
+}  // namespace kvarto

@@ -1,0 +1,192 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/thread_pool.h"
+#include "kernels/dispatch.h"
+#include "profile/bench_cache.h"
+#include "profile/repetition.h"
+
+namespace kvarto {
+namespace {
+
+// The reference costs about a nanosecond a multiply-add; beyond this many, a sample of the heads
+// is compared, evenly spread.
+constexpr double kReferenceBudget = 5e8;
+
+// A sink that the optimiser must fill.
+volatile float g_sink;
+
+std::uint64_t visible(const AttentionBench& bench, std::uint64_t position) {
+  const std::uint64_t rows = position + 1;
+  return bench.window != 0 ? std::min(rows, bench.window) : rows;
+}
+
+// Query-row pairs of one head of the whole call.
+double num_pairs(const AttentionBench& bench, std::span<const std::uint64_t> lengths) {
+  double pairs = 0;
+  for (const std::uint64_t length : lengths) {
+    for (std::uint64_t i = 0; i < bench.q_len; ++i) {
+      pairs += static_cast<double>(visible(bench, length - bench.q_len + i));
+    }
+  }
+  return pairs;
+}
+
+std::uint64_t unique_bytes(const AttentionBench& bench, std::span<const std::uint64_t> lengths) {
+  std::uint64_t rows = 0;
+  for (const std::uint64_t length : lengths) {
+    const std::uint64_t first_query = length - bench.q_len;
+    rows += length - (first_query + 1 - visible(bench, first_query));
+    if (bench.batch_kind == BenchBatch::kForked) break;
+  }
+  return rows * bench.kv_heads *
+         (codec_bytes(bench.codec, bench.qk_dim).total() +
+          codec_bytes(bench.codec, bench.v_dim).total());
+}
+
+enum class Phase : std::uint8_t { kDecode, kPrefill };
+
+class AttentionMeasurement {
+ public:
+  AttentionMeasurement(const AttentionBench& bench, BenchCache cache, AttentionRunner runner,
+                       const KernelTable& kernels, Phase phase)
+      : bench_(bench),
+        cache_(std::move(cache)),
+        runner_(std::move(runner)),
+        kernels_(kernels),
+        phase_(phase),
+        pool_(bench.num_threads,
+              bench.num_threads > 1 ? ThreadPool::Pinning::kCores : ThreadPool::Pinning::kNone),
+        q_lens_(bench.batch, bench.q_len),
+        out_(std::size_t{bench.batch} * bench.q_len * bench.q_heads * bench.v_dim) {}
+
+  // `unique`: bytes that the architecture has, without a repeat.
+  Result<BenchReport> run(std::uint64_t unique) {
+    KVARTO_TRY(const AttentionReport ran, attend());
+    BenchReport report;
+    report.kernel = ran.kernel;
+    report.isa = ran.isa;
+    report.layout = ran.layout;
+    report.arith = ran.arith;
+    report.rows_read = ran.rows_read;
+    report.bytes_read = ran.bytes_read;
+    report.unique_kv_bytes = unique;
+    report.has_huge_pages =
+        residency_of(cache_.storage()).huge_page_bytes * 2 > cache_.storage().size_bytes();
+    check(report);
+    time(report);
+    return report;
+  }
+
+ private:
+  Result<AttentionReport> attend() {
+    if (phase_ == Phase::kDecode) {
+      DecodeCall call;
+      call.view = cache_.view();
+      call.num_q_heads = bench_.q_heads;
+      call.q = cache_.queries();
+      call.options.window = bench_.window;
+      call.out = out_;
+      return runner_.decode(call);
+    }
+    PrefillCall call;
+    call.view = cache_.view();
+    call.q_lens = q_lens_;
+    call.num_q_heads = bench_.q_heads;
+    call.q = cache_.queries();
+    call.options.window = bench_.window;
+    call.out = out_;
+    return runner_.prefill(call);
+  }
+
+  void check(BenchReport& report) const {
+    const std::uint64_t num_rows = std::uint64_t{bench_.batch} * bench_.q_len * bench_.q_heads;
+    const double row_cost = static_cast<double>(bench_.kv_len) * (bench_.qk_dim + bench_.v_dim);
+    const auto affordable = static_cast<std::uint64_t>(kReferenceBudget / row_cost) + 1;
+    const std::uint64_t num_checked = std::min(num_rows, std::max<std::uint64_t>(affordable, 4));
+    double difference = 0;
+    double reference = 0;
+    for (std::uint64_t i = 0; i < num_checked; ++i) {
+      // An odd step visits different heads of different tokens.
+      const std::uint64_t row =
+          num_checked == num_rows ? i : i * (num_rows / num_checked | 1) % num_rows;
+      cache_.compare(row / bench_.q_heads, static_cast<std::uint32_t>(row % bench_.q_heads),
+                     std::span(out_).subspan(row * bench_.v_dim, bench_.v_dim), difference,
+                     reference);
+    }
+    report.heads_checked = num_checked;
+    report.max_rel_error = reference > 0 ? difference / reference : difference;
+  }
+
+  void time(BenchReport& report) {
+    constexpr std::size_t kFmaRounds = 20000;  // about 0.1 ms
+    const std::uint64_t stream_bytes =
+        std::min(report.unique_kv_bytes, cache_.storage().size_bytes());
+    const std::uint64_t share = stream_bytes / bench_.num_threads / 4096 * 4096;
+    TimedWork attention{.run = [&] { static_cast<void>(attend()); },
+                        .num_threads = bench_.num_threads};
+    TimedWork stream{.run =
+                         [&] {
+                           pool_.run([&](std::size_t thread) {
+                             g_sink = kernels_.read_stream(
+                                 cache_.storage().begin() + share * thread, share);
+                           });
+                         },
+                     .num_threads = bench_.num_threads};
+    TimedWork fma{
+        .run = [&] { pool_.run([&](std::size_t) { g_sink = kernels_.fma_loop(kFmaRounds); }); },
+        .num_threads = bench_.num_threads};
+    time_in_turn({&stream, &attention, &fma}, bench_.seconds);
+    report.time = attention.timing();
+    const double seconds = attention.median_s();
+    report.gb_per_s = static_cast<double>(report.unique_kv_bytes) / seconds / 1e9;
+    report.machine_gb_per_s =
+        static_cast<double>(share * bench_.num_threads) / stream.median_s() / 1e9;
+    report.gflop_per_s = 2.0 * (bench_.qk_dim + bench_.v_dim) * bench_.q_heads *
+                         num_pairs(bench_, cache_.lengths()) / seconds / 1e9;
+    report.machine_gflop_per_s = static_cast<double>(kernels_.fma_loop_flop) * kFmaRounds *
+                                 bench_.num_threads / fma.median_s() / 1e9;
+  }
+
+  AttentionBench bench_;
+  BenchCache cache_;
+  AttentionRunner runner_;
+  const KernelTable& kernels_;
+  Phase phase_;
+  ThreadPool pool_;
+  std::vector<std::uint64_t> q_lens_;
+  std::vector<float> out_;
+};
+
+Result<BenchReport> measure(const AttentionBench& asked, Phase phase) {
+  AttentionBench bench = asked;
+  if (phase == Phase::kDecode) bench.q_len = 1;
+  KVARTO_TRY(const KernelTable* kernels, active_kernels());
+  KVARTO_TRY(AttentionRunner runner, AttentionRunner::create({.num_threads = bench.num_threads,
+                                                              .is_pinned = bench.num_threads > 1}));
+  AttentionBench stored = bench;
+  if (bench.baseline == BenchBaseline::kRepeat) stored.kv_heads = stored.q_heads;
+  KVARTO_TRY(BenchCache cache, BenchCache::create(stored, *kernels));
+  if (bench.kv_heads == 0 || bench.q_heads % bench.kv_heads != 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("query heads: found {}, expected a multiple of the {} kv heads",
+                            bench.q_heads, bench.kv_heads));
+  }
+  const std::uint64_t unique = unique_bytes(bench, cache.lengths());
+  AttentionMeasurement measurement(stored, std::move(cache), std::move(runner), *kernels, phase);
+  return measurement.run(unique);
+}
+
+}  // namespace
+
+Result<BenchReport> measure_decode(const AttentionBench& bench) {
+  return measure(bench, Phase::kDecode);
+}
+
+Result<BenchReport> measure_prefill(const AttentionBench& bench) {
+  return measure(bench, Phase::kPrefill);
+}
+
+}  // namespace kvarto
