@@ -37,6 +37,7 @@ HEADER_PART = {
     "kv_cache.h": "cache",
     "attention.h": "attention",
     "layout_convert.h": "cache",
+    "measure_append.h": "profile",
     "shared_kv_cache.h": "cache",
 }
 
