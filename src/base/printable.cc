@@ -1,8 +1,8 @@
 #include "base/printable.h"
 
-#include <iterator>
-
 #include <fmt/format.h>
+
+#include <iterator>
 
 namespace kvarto {
 

@@ -1,9 +1,9 @@
 #include "formats/gguf.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
-
-#include <fmt/format.h>
 
 #include "base/byte_reader.h"
 #include "base/checked.h"
@@ -64,10 +64,10 @@ class Parser {
   [[nodiscard]] std::string field(std::string_view part) const {
     if (section_ == Section::kStart) return std::string(part);
     const bool is_key = section_ == Section::kKeys;
-    const std::string record =
-        record_.empty() ? fmt::format("{} {}", is_key ? "key" : "tensor", index_)
-        : is_key        ? printable(record_)
-                        : fmt::format("tensor \"{}\"", printable(record_));
+    const std::string record = record_.empty()
+                                   ? fmt::format("{} {}", is_key ? "key" : "tensor", index_)
+                               : is_key ? printable(record_)
+                                        : fmt::format("tensor \"{}\"", printable(record_));
     return part.empty() ? record : fmt::format("{} ({})", record, part);
   }
 

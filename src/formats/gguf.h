@@ -39,7 +39,7 @@ enum class GgufType : std::uint32_t {
 
 // One metadata value as a view. A scalar is an array of one.
 struct GgufValue {
-  GgufType type{};                   // of the element where is_array
+  GgufType type{};  // of the element where is_array
   bool is_array = false;
   std::uint64_t count = 1;
   std::span<const std::byte> bytes;  // the elements as stored; strings with their lengths

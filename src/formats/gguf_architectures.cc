@@ -153,9 +153,9 @@ constexpr std::array kArchitectures = {
 
 // No cache: the whole text is attended at once, or there is no text at all.
 constexpr std::array<std::string_view, 13> kEncoders = {
-    "bert",         "clip",         "eurobert",   "jina-bert-v2", "jina-bert-v3",
-    "llama-embed",  "mmproj",       "modern-bert", "neo-bert",    "nomic-bert",
-    "nomic-bert-moe", "t5encoder",  "wavtokenizer-dec"};
+    "bert",           "clip",      "eurobert",        "jina-bert-v2", "jina-bert-v3",
+    "llama-embed",    "mmproj",    "modern-bert",     "neo-bert",     "nomic-bert",
+    "nomic-bert-moe", "t5encoder", "wavtokenizer-dec"};
 
 }  // namespace
 

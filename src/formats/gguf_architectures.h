@@ -17,9 +17,9 @@ struct GgufWindowRule {
   };
   Kind kind = Kind::kNone;
   std::uint32_t period = 0;
-  bool is_full_first = false;          // the full layer is the first of its period, not the last
-  std::uint64_t default_window = 0;    // tokens, where the key is absent; 0 = no window then
-  bool is_required = false;            // the key must be there
+  bool is_full_first = false;        // the full layer is the first of its period, not the last
+  std::uint64_t default_window = 0;  // tokens, where the key is absent; 0 = no window then
+  bool is_required = false;          // the key must be there
 };
 
 // Which layers keep a recurrent state, and of which kind.
@@ -50,8 +50,8 @@ struct GgufArchitecture {
   std::string_view model_type;  // as config.json names it
   GgufWindowRule window;
   GgufStateRule state;
-  bool is_compressed = false;   // DeepSeek-V4
-  std::uint32_t num_kv_layers = 0;  // layers that own K and V where no key says so; 0 = all
+  bool is_compressed = false;               // DeepSeek-V4
+  std::uint32_t num_kv_layers = 0;          // layers that own K and V where no key says so; 0 = all
   std::uint32_t default_window_layers = 0;  // the depth that the default window is for; 0 = any
   bool has_empty_layers = false;            // 0 KV heads are a layer without attention
 };

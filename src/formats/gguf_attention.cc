@@ -1,11 +1,11 @@
 // Attention of GGUF models: heads with K and V, latents (MLA, DSA), block selection (QSA) and
 // DeepSeek-V4's compressed rows.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
-
-#include <fmt/format.h>
 
 #include "formats/gguf_frame.h"
 #include "spec/architectures.h"
@@ -166,25 +166,57 @@ Status read_latent_blocks(const GgufFrame& frame, LatentShape latent,
   return {};
 }
 
-// Qwen3.8: blocks of tokens chosen by pooled index keys.
-Result<std::optional<BlockSparseShape>> read_block_selection(const GgufFrame& frame,
-                                                             std::vector<std::int64_t>& ratios) {
-  if (frame.rule.model_type != "qwen4_exp") return std::optional<BlockSparseShape>();
-  KVARTO_TRY(const auto indexer, read_indexer(frame));
-  if (!indexer) return std::optional<BlockSparseShape>();
+// Attention that reads whole blocks chosen by index keys.
+struct BlockSelection {
+  BlockSparseShape shape;
+  std::vector<std::int64_t> tokens;  // of a selected block, one entry a block; 0 = reads all
+  bool is_pooled = false;            // one index key a selected block, not one a token
+};
+
+// Qwen3.8: `top_k` tokens in blocks of `compress_ratios`, one pooled index key each.
+Result<BlockSelection> read_pooled_selection(const GgufFrame& frame) {
+  constexpr std::int64_t kRatio = 4;  // indexer_compress_ratio of the published model
+  BlockSelection selection;
   KVARTO_TRY(const auto ratio,
              frame.keys.integer({"attention.indexer.compress_ratio"}, 1, kMaxWidth));
-  // indexer_compress_ratio of the published model.
-  constexpr std::int64_t kRatio = 4;
-  KVARTO_TRY(ratios, read_per_block(frame, "attention.compress_ratios", kMaxWidth,
-                                    ratio.value_or(kRatio)));
-  BlockSparseShape shape;
-  shape.architecture = "qsa";
-  shape.summary = BlockSparseShape::Summary::kIndexKey;
-  shape.budget = indexer->shape.top_k;
-  shape.index_heads = indexer->shape.heads;
-  shape.index_dim = indexer->shape.dim;
-  return std::optional<BlockSparseShape>(std::move(shape));
+  KVARTO_TRY(selection.tokens,
+             read_per_block(frame, "attention.compress_ratios", kMaxWidth, ratio.value_or(kRatio)));
+  selection.shape.architecture = "qsa";
+  selection.is_pooled = true;
+  return selection;
+}
+
+// MiniMax-M3: `top_k` blocks, an index key for every token, none on the leading dense layers.
+Result<BlockSelection> read_unpooled_selection(const GgufFrame& frame) {
+  BlockSelection selection;
+  const Keys& keys = frame.keys;
+  KVARTO_TRY(const auto block,
+             keys.required_integer({"attention.indexer.block_size"}, 1, kMaxWidth));
+  KVARTO_TRY(const auto dense, keys.integer({"leading_dense_block_count"}, 0, kMaxLayers));
+  selection.tokens.assign(frame.num_blocks, block);
+  const auto first = std::min<std::int64_t>(dense.value_or(0), frame.num_blocks);
+  std::fill_n(selection.tokens.begin(), first, 0);
+  return selection;
+}
+
+Result<std::optional<BlockSelection>> read_block_selection(GgufFrame& frame) {
+  KVARTO_TRY(const auto indexer, read_indexer(frame));
+  if (!indexer) return std::optional<BlockSelection>();
+  const bool is_qwen = frame.rule.model_type == "qwen4_exp";
+  if (!is_qwen && frame.rule.model_type != "minimax_m3") {
+    frame.notes.push_back(
+        "attention.indexer: index keys of this architecture are not known and not counted");
+    return std::optional<BlockSelection>();
+  }
+  KVARTO_TRY(BlockSelection selection,
+             is_qwen ? read_pooled_selection(frame) : read_unpooled_selection(frame));
+  const auto largest = std::max_element(selection.tokens.begin(), selection.tokens.end());
+  selection.shape.summary = BlockSparseShape::Summary::kIndexKey;
+  selection.shape.budget =
+      indexer->shape.top_k * (is_qwen ? 1 : static_cast<std::uint64_t>(*largest));
+  selection.shape.index_heads = indexer->shape.heads;
+  selection.shape.index_dim = indexer->shape.dim;
+  return std::optional<BlockSelection>(std::move(selection));
 }
 
 Result<DenseShape> dense_shape(const GgufFrame& frame, const HeadDims& dims,
@@ -192,8 +224,7 @@ Result<DenseShape> dense_shape(const GgufFrame& frame, const HeadDims& dims,
   const std::int64_t heads = frame.heads[block];
   const std::int64_t kv_heads = frame.kv_heads[block];
   if (heads == 0 || heads % kv_heads != 0) {
-    return frame.keys.bad("attention.head_count_kv",
-                          fmt::format("{} in block {}", kv_heads, block),
+    return frame.keys.bad("attention.head_count_kv", fmt::format("{} in block {}", kv_heads, block),
                           fmt::format("a divisor of attention.head_count {}", heads));
   }
   const bool is_windowed = window.window != 0;
@@ -210,8 +241,7 @@ Result<DenseShape> dense_shape(const GgufFrame& frame, const HeadDims& dims,
 // The number of layers, from the first on, that own their K and V; the others read the last of
 // them that has their kind (Gemma 3n and 4).
 Result<std::uint32_t> read_num_owners(const GgufFrame& frame) {
-  KVARTO_TRY(const auto shared,
-             frame.keys.integer({"attention.shared_kv_layers"}, 0, kMaxLayers));
+  KVARTO_TRY(const auto shared, frame.keys.integer({"attention.shared_kv_layers"}, 0, kMaxLayers));
   if (shared && *shared > 0 && *shared >= static_cast<std::int64_t>(frame.num_layers)) {
     return frame.keys.bad("attention.shared_kv_layers", fmt::format("{}", *shared),
                           fmt::format("fewer than the {} layers", frame.num_layers));
@@ -236,22 +266,22 @@ Status read_head_blocks(GgufFrame& frame, std::vector<LayerSpec>& blocks) {
   KVARTO_TRY(const HeadDims dims, read_head_dims(frame));
   KVARTO_TRY(const auto windows, read_gguf_windows(frame));
   KVARTO_TRY(const std::uint32_t num_owners, read_num_owners(frame));
-  std::vector<std::int64_t> ratios;
-  KVARTO_TRY(auto selection, read_block_selection(frame, ratios));
+  KVARTO_TRY(auto selection, read_block_selection(frame));
   for (std::uint32_t i = 0; i < frame.num_blocks; ++i) {
     if (frame.kv_heads[i] == 0) continue;
     KVARTO_TRY(DenseShape shape, dense_shape(frame, dims, windows[i], i));
     if (i >= num_owners && i < frame.num_layers) {
       KVARTO_TRY(shape.owner_layer, owner_of(frame, windows, num_owners, i));
     }
-    if (!selection || ratios[i] == 0) {
+    if (!selection || selection->tokens[i] == 0) {
       blocks[i] = dense_layer(shape);
       continue;
     }
-    selection->dense = shape;
-    selection->block = static_cast<std::uint64_t>(ratios[i]);
-    selection->index_pool = selection->block;
-    blocks[i] = block_sparse_layer(*selection);
+    BlockSparseShape& sparse = selection->shape;
+    sparse.dense = shape;
+    sparse.block = static_cast<std::uint64_t>(selection->tokens[i]);
+    sparse.index_pool = selection->is_pooled ? sparse.block : 1;
+    blocks[i] = block_sparse_layer(sparse);
   }
   return {};
 }
@@ -291,8 +321,7 @@ Status read_compressed_blocks(const GgufFrame& frame, std::vector<LayerSpec>& bl
       shape.has_overlap = true;
       shape.indexer = indexer->shape;
     } else if (ratios[i] != 0 && ratios[i] != kHeavyRatio) {
-      return keys.bad(fmt::format("attention.compress_ratios[{}]", i),
-                      fmt::format("{}", ratios[i]),
+      return keys.bad(fmt::format("attention.compress_ratios[{}]", i), fmt::format("{}", ratios[i]),
                       fmt::format("0, {} or {}", kSparseRatio, kHeavyRatio));
     }
     blocks[i] = compressed_layer(shape);

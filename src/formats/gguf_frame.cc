@@ -1,9 +1,9 @@
 #include "formats/gguf_frame.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
-
-#include <fmt/format.h>
 
 namespace kvarto {
 namespace {

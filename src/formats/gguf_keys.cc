@@ -1,9 +1,9 @@
 #include "formats/gguf_keys.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
-
-#include <fmt/format.h>
 
 #include "base/byte_reader.h"
 #include "base/printable.h"
@@ -24,16 +24,26 @@ std::optional<Value> read_number(ByteReader& reader) {
 
 std::optional<Value> read_element(ByteReader& reader, GgufType type) {
   switch (type) {
-    case GgufType::kUint8: return read_number<std::uint8_t>(reader);
-    case GgufType::kInt8: return read_number<std::int8_t>(reader);
-    case GgufType::kUint16: return read_number<std::uint16_t>(reader);
-    case GgufType::kInt16: return read_number<std::int16_t>(reader);
-    case GgufType::kUint32: return read_number<std::uint32_t>(reader);
-    case GgufType::kInt32: return read_number<std::int32_t>(reader);
-    case GgufType::kUint64: return read_number<std::uint64_t>(reader);
-    case GgufType::kInt64: return read_number<std::int64_t>(reader);
-    case GgufType::kFloat32: return read_number<float>(reader);
-    case GgufType::kFloat64: return read_number<double>(reader);
+    case GgufType::kUint8:
+      return read_number<std::uint8_t>(reader);
+    case GgufType::kInt8:
+      return read_number<std::int8_t>(reader);
+    case GgufType::kUint16:
+      return read_number<std::uint16_t>(reader);
+    case GgufType::kInt16:
+      return read_number<std::int16_t>(reader);
+    case GgufType::kUint32:
+      return read_number<std::uint32_t>(reader);
+    case GgufType::kInt32:
+      return read_number<std::int32_t>(reader);
+    case GgufType::kUint64:
+      return read_number<std::uint64_t>(reader);
+    case GgufType::kInt64:
+      return read_number<std::int64_t>(reader);
+    case GgufType::kFloat32:
+      return read_number<float>(reader);
+    case GgufType::kFloat64:
+      return read_number<double>(reader);
     case GgufType::kBool: {
       const auto byte = reader.read<std::uint8_t>();
       if (!byte) return std::nullopt;
@@ -45,7 +55,8 @@ std::optional<Value> read_element(ByteReader& reader, GgufType type) {
       if (!text) return std::nullopt;
       return Value{std::string(*text)};
     }
-    case GgufType::kArray: break;
+    case GgufType::kArray:
+      break;
   }
   return std::nullopt;
 }

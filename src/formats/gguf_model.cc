@@ -1,10 +1,10 @@
 #include "formats/gguf_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-
-#include <fmt/format.h>
 
 #include "base/checked.h"
 #include "formats/gguf_frame.h"
@@ -33,9 +33,9 @@ Result<std::uint32_t> read_num_layers(GgufFrame& frame) {
     return num_layers;
   }
   if (frame.tensors->has_in_block(num_layers, "")) {
-    frame.notes.push_back(fmt::format(
-        "{}: block {} has no tensors for prediction, took it for a layer of the model", kKey,
-        num_layers));
+    frame.notes.push_back(
+        fmt::format("{}: block {} has no tensors for prediction, took it for a layer of the model",
+                    kKey, num_layers));
     return frame.num_blocks;
   }
   frame.notes.push_back(
@@ -88,8 +88,7 @@ Result<std::vector<bool>> read_stateful(GgufFrame& frame) {
     for (std::uint32_t i = 0; i < frame.num_layers; ++i) is_stateful[i] = listed[i] != 0;
   } else if (place == Place::kInterval) {
     // llama.cpp's loaders take 4 where the key is absent.
-    KVARTO_TRY(const auto interval,
-               frame.keys.integer({"full_attention_interval"}, 1, kMaxLayers));
+    KVARTO_TRY(const auto interval, frame.keys.integer({"full_attention_interval"}, 1, kMaxLayers));
     const auto every = to_u32(interval.value_or(4));
     for (std::uint32_t i = 0; i < frame.num_layers; ++i) is_stateful[i] = (i + 1) % every != 0;
   } else if (place != Place::kNowhere) {
@@ -191,8 +190,7 @@ Status check_tensors(std::span<const GgufHeader* const> parts, std::string_view 
 std::string name_of(const std::string& path) {
   std::string stem = std::filesystem::path(path).stem().string();
   constexpr std::string_view kPart = "-00001-of-00001";
-  if (stem.size() > kPart.size() &&
-      stem.compare(stem.size() - 9, 4, "-of-") == 0) {
+  if (stem.size() > kPart.size() && stem.compare(stem.size() - 9, 4, "-of-") == 0) {
     stem.resize(stem.size() - kPart.size());
   }
   return stem;
@@ -207,6 +205,13 @@ Result<ModelSpec> read_gguf_model(std::span<const GgufHeader* const> parts,
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: general.architecture: found \"{}\", expected a model that "
                             "generates: this one keeps no cache",
+                            where, model.architecture));
+  }
+  if (model.architecture.starts_with("deepseek4") && model.architecture != "deepseek4") {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: general.architecture: found \"{}\", expected \"deepseek4\": newer "
+                            "models of this kind have no agreed keys in GGUF; plan from their "
+                            "config.json",
                             where, model.architecture));
   }
   const GgufTensorNames tensors(parts);

@@ -1,9 +1,9 @@
 // Models split over several GGUF files, as gguf-split writes them.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "base/printable.h"
 #include "base/repeated_name.h"
@@ -60,9 +60,9 @@ Result<std::uint64_t> split_number(const GgufPart& part, std::string_view key) {
   if (value == nullptr) return std::uint64_t{0};
   const auto number = gguf_unsigned(*value);
   if (!number) {
-    return fail(ErrorCode::kCorruptData,
-                fmt::format("{}: {}: found another type, expected an unsigned integer", part.path,
-                            key));
+    return fail(
+        ErrorCode::kCorruptData,
+        fmt::format("{}: {}: found another type, expected an unsigned integer", part.path, key));
   }
   return *number;
 }

@@ -74,8 +74,7 @@ Result<LayerSpec> delta_net_state(const Keys& keys) {
   const std::int64_t v_dim = ssm.inner / ssm.heads;
   StateShape shape;
   shape.architecture = "gdn";
-  shape.query = {
-      .q_heads = to_u32(ssm.heads), .qk_dim = to_u32(ssm.state), .v_dim = to_u32(v_dim)};
+  shape.query = {.q_heads = to_u32(ssm.heads), .qk_dim = to_u32(ssm.state), .v_dim = to_u32(v_dim)};
   const std::int64_t past = ssm.kernel - 1;
   if (past > 0) {
     shape.conv = {{"q", to_u32(ssm.groups), to_u32(past * ssm.state)},
@@ -97,7 +96,8 @@ Result<LayerSpec> kda_state(const GgufFrame& frame) {
   shape.query = {.q_heads = to_u32(heads), .qk_dim = to_u32(dim), .v_dim = to_u32(dim)};
   const auto past = to_u32((kernel - 1) * dim);
   if (past > 0) {
-    shape.conv = {{"q", to_u32(heads), past}, {"k", to_u32(heads), past}, {"v", to_u32(heads), past}};
+    shape.conv = {
+        {"q", to_u32(heads), past}, {"k", to_u32(heads), past}, {"v", to_u32(heads), past}};
   }
   shape.state = {{"state", to_u32(heads), to_u32(dim * dim)}};
   return state_layer(shape);
@@ -144,13 +144,19 @@ Kind kind_by_keys(const Keys& keys) {
 Result<LayerSpec> read_gguf_state(const GgufFrame& frame) {
   const Kind stated = frame.rule.state.kind;
   switch (stated == Kind::kByKeys ? kind_by_keys(frame.keys) : stated) {
-    case Kind::kMamba2: return mamba2_state(frame.keys);
-    case Kind::kDeltaNet: return delta_net_state(frame.keys);
-    case Kind::kKda: return kda_state(frame);
-    case Kind::kShortConv: return short_conv_state(frame);
-    case Kind::kRwkv: return rwkv_state(frame);
+    case Kind::kMamba2:
+      return mamba2_state(frame.keys);
+    case Kind::kDeltaNet:
+      return delta_net_state(frame.keys);
+    case Kind::kKda:
+      return kda_state(frame);
+    case Kind::kShortConv:
+      return short_conv_state(frame);
+    case Kind::kRwkv:
+      return rwkv_state(frame);
     case Kind::kMamba:
-    case Kind::kByKeys: break;
+    case Kind::kByKeys:
+      break;
   }
   return mamba_state(frame.keys);
 }

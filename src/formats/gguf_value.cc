@@ -17,15 +17,24 @@ std::optional<std::uint64_t> gguf_unsigned(const GgufValue& value) {
   if (value.is_array) return std::nullopt;
   switch (value.type) {
     case GgufType::kUint8:
-    case GgufType::kBool: return unsigned_from<std::uint8_t>(value.bytes);
-    case GgufType::kInt8: return unsigned_from<std::int8_t>(value.bytes);
-    case GgufType::kUint16: return unsigned_from<std::uint16_t>(value.bytes);
-    case GgufType::kInt16: return unsigned_from<std::int16_t>(value.bytes);
-    case GgufType::kUint32: return unsigned_from<std::uint32_t>(value.bytes);
-    case GgufType::kInt32: return unsigned_from<std::int32_t>(value.bytes);
-    case GgufType::kUint64: return unsigned_from<std::uint64_t>(value.bytes);
-    case GgufType::kInt64: return unsigned_from<std::int64_t>(value.bytes);
-    default: return std::nullopt;
+    case GgufType::kBool:
+      return unsigned_from<std::uint8_t>(value.bytes);
+    case GgufType::kInt8:
+      return unsigned_from<std::int8_t>(value.bytes);
+    case GgufType::kUint16:
+      return unsigned_from<std::uint16_t>(value.bytes);
+    case GgufType::kInt16:
+      return unsigned_from<std::int16_t>(value.bytes);
+    case GgufType::kUint32:
+      return unsigned_from<std::uint32_t>(value.bytes);
+    case GgufType::kInt32:
+      return unsigned_from<std::int32_t>(value.bytes);
+    case GgufType::kUint64:
+      return unsigned_from<std::uint64_t>(value.bytes);
+    case GgufType::kInt64:
+      return unsigned_from<std::int64_t>(value.bytes);
+    default:
+      return std::nullopt;
   }
 }
 

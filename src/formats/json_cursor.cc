@@ -1,8 +1,8 @@
 #include "formats/json_cursor.h"
 
-#include <cstring>
-
 #include <fmt/format.h>
+
+#include <cstring>
 
 #include "base/checked.h"
 #include "base/printable.h"
@@ -27,17 +27,15 @@ bool has_special(const char* bytes) {
 }  // namespace
 
 tl::unexpected<Error> JsonCursor::bad(std::string_view expected) const {
-  return fail(ErrorCode::kCorruptData,
-              fmt::format("{}: byte {} of the header: found {}, expected {}", name_, at_,
-                          at_ < text_.size()
-                              ? fmt::format("\"{}\"", printable(text_.substr(at_, 1)))
-                              : std::string("its end"),
-                          expected));
+  return fail(
+      ErrorCode::kCorruptData,
+      fmt::format("{}: byte {} of the header: found {}, expected {}", name_, at_,
+                  at_ < text_.size() ? fmt::format("\"{}\"", printable(text_.substr(at_, 1)))
+                                     : std::string("its end"),
+                  expected));
 }
 
-Status JsonCursor::unexpected(char wanted) const {
-  return bad(fmt::format("\"{}\"", wanted));
-}
+Status JsonCursor::unexpected(char wanted) const { return bad(fmt::format("\"{}\"", wanted)); }
 
 Status JsonCursor::expect_end() {
   skip_blanks();
@@ -133,8 +131,8 @@ Result<std::uint64_t> JsonCursor::whole_number() {
     ++at_;
   }
   const bool has_leading_zero = at_ > start + 1 && text_[start] == '0';
-  const bool goes_on = at_ < text_.size() && std::string_view(".eE").find(text_[at_]) !=
-                                                 std::string_view::npos;
+  const bool goes_on =
+      at_ < text_.size() && std::string_view(".eE").find(text_[at_]) != std::string_view::npos;
   if (at_ == start || has_leading_zero || goes_on) return bad("a whole number");
   return number;
 }

@@ -1,11 +1,11 @@
 #include "formats/safetensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/byte_reader.h"
 #include "base/checked.h"
@@ -21,17 +21,16 @@ constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr std::string_view kMetadataName = "__metadata__";
 
 constexpr std::array kTypes = {
-    TensorType::kF64,     TensorType::kF32,        TensorType::kF16,        TensorType::kBF16,
-    TensorType::kI64,     TensorType::kI32,        TensorType::kI16,        TensorType::kI8,
-    TensorType::kU64,     TensorType::kU32,        TensorType::kU16,        TensorType::kU8,
-    TensorType::kBool,    TensorType::kC64,        TensorType::kF8E4M3,     TensorType::kF8E5M2,
-    TensorType::kF8E8M0,  TensorType::kF8E4M3Fnuz, TensorType::kF8E5M2Fnuz, TensorType::kF6E2M3,
-    TensorType::kF6E3M2,  TensorType::kF4};
+    TensorType::kF64,    TensorType::kF32,        TensorType::kF16,        TensorType::kBF16,
+    TensorType::kI64,    TensorType::kI32,        TensorType::kI16,        TensorType::kI8,
+    TensorType::kU64,    TensorType::kU32,        TensorType::kU16,        TensorType::kU8,
+    TensorType::kBool,   TensorType::kC64,        TensorType::kF8E4M3,     TensorType::kF8E5M2,
+    TensorType::kF8E8M0, TensorType::kF8E4M3Fnuz, TensorType::kF8E5M2Fnuz, TensorType::kF6E2M3,
+    TensorType::kF6E3M2, TensorType::kF4};
 
 std::optional<TensorType> type_from_name(std::string_view name) {
-  const auto type = std::find_if(kTypes.begin(), kTypes.end(), [&](TensorType t) {
-    return tensor_type_layout(t).name == name;
-  });
+  const auto type = std::find_if(kTypes.begin(), kTypes.end(),
+                                 [&](TensorType t) { return tensor_type_layout(t).name == name; });
   if (type == kTypes.end()) return std::nullopt;
   return *type;
 }
@@ -116,8 +115,11 @@ class Parser {
     } while (cursor_.accept(','));
     KVARTO_CHECK_OK(cursor_.expect('}'));
     if (!has_type || !has_shape || !has_offsets) {
-      return bad(tensor, !has_type ? "dtype" : !has_shape ? "shape" : "data_offsets", "none",
-                 "each of dtype, shape and data_offsets once");
+      return bad(tensor,
+                 !has_type    ? "dtype"
+                 : !has_shape ? "shape"
+                              : "data_offsets",
+                 "none", "each of dtype, shape and data_offsets once");
     }
     KVARTO_CHECK_OK(check_size(tensor));
     header_.tensors.push_back(tensor);
@@ -169,9 +171,11 @@ class Parser {
     for (const std::uint64_t dim : shape) {
       const auto product = checked_mul(elements, dim);
       if (!product) {
-        return bad(tensor, "shape", fmt::format("[{}]", fmt::join(shape.first(std::min<std::size_t>(
-                                                                   shape.size(), 8)), ", ")),
-                   "fewer than 2^64 elements");
+        return bad(
+            tensor, "shape",
+            fmt::format("[{}]",
+                        fmt::join(shape.first(std::min<std::size_t>(shape.size(), 8)), ", ")),
+            "fewer than 2^64 elements");
       }
       elements = *product;
     }

@@ -21,7 +21,7 @@ struct SafetensorsTensor {
   TensorType type{};
   std::size_t first_dim = 0;  // its dimensions in SafetensorsHeader::dims
   std::size_t num_dims = 0;
-  std::uint64_t offset = 0;   // from the start of the file
+  std::uint64_t offset = 0;  // from the start of the file
   std::uint64_t bytes = 0;
 };
 

@@ -1,11 +1,11 @@
 // Tensor lists of safetensors files on disk: one file, or the shards of an index.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "base/mapped_file.h"
 #include "base/printable.h"

@@ -1,10 +1,10 @@
 #include "formats/safetensors_model.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <optional>
 #include <system_error>
-
-#include <fmt/format.h>
 
 #include "formats/safetensors.h"
 #include "formats/tensor_geometry.h"
@@ -50,8 +50,10 @@ bool is_plain_type(TensorType type) {
     case TensorType::kF8E4M3:
     case TensorType::kF8E5M2:
     case TensorType::kF8E4M3Fnuz:
-    case TensorType::kF8E5M2Fnuz: return true;
-    default: return false;
+    case TensorType::kF8E5M2Fnuz:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -59,10 +61,8 @@ Result<ModelSpec> with_weights(ModelSpec spec, const TensorFile& file) {
   const LayerLookup layers(spec);
   for (const Tensor& tensor : file.tensors) {
     if (tensor.shape.size() != 2 || !is_plain_type(tensor.type)) continue;
-    const TensorShape shape{.name = tensor.name,
-                            .rows = tensor.shape[0],
-                            .columns = tensor.shape[1],
-                            .num_dims = 2};
+    const TensorShape shape{
+        .name = tensor.name, .rows = tensor.shape[0], .columns = tensor.shape[1], .num_dims = 2};
     KVARTO_CHECK_OK(check_tensor(shape, layers, file.files[tensor.file]));
   }
   spec.weight_bytes = file.total_bytes();
@@ -112,8 +112,8 @@ Result<ModelSpec> with_folder_weights(ModelSpec spec, const std::string& folder)
     if (!is_file(path)) continue;
     auto file = read_tensor_file(path.string());
     if (!file && file.error().code == ErrorCode::kNotFound) {
-      spec.notes.push_back(fmt::format("weights: {}; their bytes are unknown",
-                                       file.error().message));
+      spec.notes.push_back(
+          fmt::format("weights: {}; their bytes are unknown", file.error().message));
       return spec;
     }
     if (!file) return tl::unexpected<Error>(std::move(file).error());

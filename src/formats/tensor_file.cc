@@ -8,8 +8,8 @@
 namespace kvarto {
 
 const Tensor* TensorFile::find(std::string_view name) const {
-  const auto tensor = std::find_if(tensors.begin(), tensors.end(),
-                                   [&](const Tensor& t) { return t.name == name; });
+  const auto tensor =
+      std::find_if(tensors.begin(), tensors.end(), [&](const Tensor& t) { return t.name == name; });
   return tensor == tensors.end() ? nullptr : &*tensor;
 }
 

@@ -1,18 +1,18 @@
 #include "formats/tensor_geometry.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
-
-#include <fmt/format.h>
 
 #include "base/printable.h"
 
 namespace kvarto {
 namespace {
 
-// What the rows of a projection are.
+// What the rows of a projection are (of one head's where it is stored head by head).
 enum class Role : std::uint8_t {
   kKey,
   kValue,
@@ -20,6 +20,8 @@ enum class Role : std::uint8_t {
   kLatent,       // latent and rope
   kLatentAlone,  // DeepSeek-V4: one vector of nope and rope
   kExpansion,    // from the latent to every head's K (without rope) and V
+  kSplitKey,     // from the latent to K, head by head; its rows are the latent's
+  kSplitValue,   // from the latent to V, head by head
   kIndexKey,
 };
 
@@ -36,6 +38,8 @@ constexpr std::array kRoles = {
     RoleName{"attn_kv_a_mqa.weight", Role::kLatent},
     RoleName{"attn_kv_b.weight", Role::kExpansion},
     RoleName{"attn_kv.weight", Role::kLatentAlone},
+    RoleName{"attn_k_b.weight", Role::kSplitKey},
+    RoleName{"attn_v_b.weight", Role::kSplitValue},
     RoleName{"indexer.attn_k.weight", Role::kIndexKey},
     RoleName{"self_attn.k_proj.weight", Role::kKey},
     RoleName{"self_attn.v_proj.weight", Role::kValue},
@@ -55,9 +59,9 @@ constexpr std::array kRoles = {
 
 // Words before the number of a layer, and words that mark another model than the language model.
 constexpr std::array<std::string_view, 4> kLayerWords = {"blk", "layers", "h", "blocks"};
-constexpr std::array<std::string_view, 9> kOtherModels = {
-    "visual", "vision", "vision_tower", "vision_model", "audio", "audio_tower", "encoder", "mtp",
-    "talker"};
+constexpr std::array<std::string_view, 9> kOtherModels = {"visual",       "vision", "vision_tower",
+                                                          "vision_model", "audio",  "audio_tower",
+                                                          "encoder",      "mtp",    "talker"};
 
 struct LayerTensor {
   std::uint64_t layer = 0;
@@ -128,22 +132,27 @@ std::optional<Expectation> expected_expansion(const LayerGroup& group, const Str
   const std::uint64_t rope = width_of(latent) - latent.fields.front().width;
   if (query.full_qk_dim < rope || query.full_v_dim == 0) return std::nullopt;
   const std::uint64_t nope = query.full_qk_dim - rope;
-  return Expectation{query.q_heads * (nope + query.full_v_dim),
-                     fmt::format("{} heads x ({} for K + {} for V)", query.q_heads, nope,
-                                 query.full_v_dim)};
+  return Expectation{
+      query.q_heads * (nope + query.full_v_dim),
+      fmt::format("{} heads x ({} for K + {} for V)", query.q_heads, nope, query.full_v_dim)};
 }
 
 std::optional<Expectation> expected_rows(const LayerGroup& group, Role role) {
   if (role == Role::kFused) return expected_fused(group);
-  const char* name = role == Role::kKey            ? "k"
-                     : role == Role::kValue        ? "v"
-                     : role == Role::kIndexKey     ? "index_key"
-                     : role == Role::kLatentAlone  ? "window_kv"
-                                                   : "latent";
+  const char* name = role == Role::kKey           ? "k"
+                     : role == Role::kValue       ? "v"
+                     : role == Role::kIndexKey    ? "index_key"
+                     : role == Role::kLatentAlone ? "window_kv"
+                                                  : "latent";
   const Stream* stream = find_stream(group, name);
   // What reads another layer's rows need not have the projections of its own.
   if (stream == nullptr || stream->owner_layer) return std::nullopt;
   if (role == Role::kExpansion) return expected_expansion(group, *stream);
+  if (role == Role::kSplitKey) return Expectation{stream->fields.front().width, "the latent"};
+  if (role == Role::kSplitValue) {
+    if (group.query.full_v_dim == 0) return std::nullopt;
+    return Expectation{group.query.full_v_dim, "one head's V"};
+  }
   if (role == Role::kKey || role == Role::kValue) return heads_of(*stream, "KV");
   std::string reason;
   for (const Field& field : stream->fields) {
@@ -170,14 +179,15 @@ const LayerGroup* LayerLookup::find(std::uint64_t layer) const {
 }
 
 Status check_tensor(const TensorShape& tensor, const LayerLookup& layers, std::string_view where) {
-  if (tensor.num_dims != 2) return {};
+  if (tensor.num_dims != 2 && tensor.num_dims != 3) return {};
   const auto parts = split_name(tensor.name);
   if (!parts) return {};
-  const auto role = std::find_if(kRoles.begin(), kRoles.end(), [&](const RoleName& r) {
-    return r.suffix == parts->suffix;
-  });
+  const auto role = std::find_if(kRoles.begin(), kRoles.end(),
+                                 [&](const RoleName& r) { return r.suffix == parts->suffix; });
   const LayerGroup* group = layers.find(parts->layer);
   if (role == kRoles.end() || group == nullptr) return {};
+  const bool is_by_head = role->role == Role::kSplitKey || role->role == Role::kSplitValue;
+  if (tensor.num_dims != (is_by_head ? 3u : 2u)) return {};
   const auto expected = expected_rows(*group, role->role);
   if (!expected || tensor.rows == expected->rows) return {};
   // GPT-2's weights are stored [inputs, outputs]; its relatives of the same name are not.

@@ -70,7 +70,8 @@ bool run_one(const Bytes& input, const std::string& name) {
   LLVMFuzzerTestOneInput(exact.data(), exact.size());
   const std::size_t held = peak_bytes - before;
   if (held <= fuzz_allocation_limit(exact.size())) return true;
-  std::fprintf(stderr, "%s: %zu bytes of input made the target hold %zu bytes, at most %zu allowed\n",
+  std::fprintf(stderr,
+               "%s: %zu bytes of input made the target hold %zu bytes, at most %zu allowed\n",
                name.c_str(), exact.size(), held, fuzz_allocation_limit(exact.size()));
   return false;
 }
@@ -80,7 +81,8 @@ bool run_variants(const Bytes& seed, const std::string& name) {
   const std::size_t step = std::max<std::size_t>(1, seed.size() / kMaxVariants);
   for (std::size_t i = 0; i < seed.size(); i += step) {
     is_good = run_one(Bytes(seed.begin(), seed.begin() + static_cast<std::ptrdiff_t>(i)),
-                      name + " cut to " + std::to_string(i)) && is_good;
+                      name + " cut to " + std::to_string(i)) &&
+              is_good;
     for (const int flip : {0x01, 0x80, 0xff}) {
       Bytes altered = seed;
       altered[i] = static_cast<std::uint8_t>(altered[i] ^ flip);

@@ -38,6 +38,7 @@ HEADER_PART = {
     "attention.h": "attention",
     "measure.h": "profile",
     "layout_convert.h": "cache",
+    "measure_append.h": "profile",
     "shared_kv_cache.h": "cache",
 }
 

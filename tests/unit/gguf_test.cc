@@ -1,13 +1,12 @@
 #include "formats/gguf.h"
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <functional>
-
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "formats/gguf_tensor_type.h"
 #include "samples/folders.h"
@@ -79,18 +78,18 @@ TEST_P(GgufFault, IsRefusedByName) {
 constexpr std::uint64_t kHuge = std::uint64_t{1} << 62;
 
 const Fault kFaults[] = {
-    {"TensorCountHuge", [](GgufWriter&) {}, "tensor_count: found 9223372036854775808, expected at most 0",
-     std::uint64_t{1} << 63, 0},
+    {"TensorCountHuge", [](GgufWriter&) {},
+     "tensor_count: found 9223372036854775808, expected at most 0", std::uint64_t{1} << 63, 0},
     {"KeyCountHuge", [](GgufWriter&) {}, "metadata_kv_count: found 4611686018427387904", 0, kHuge},
-    {"TensorCountBeyondWhatKeysLeave",
-     [](GgufWriter& w) { w.string("a", std::string(100, 'x')); }, "tensor_count: found 2", 2, 1},
-    {"KeyLengthHuge", [](GgufWriter& w) { w.number<std::uint64_t>(kHuge).raw(std::string(20, 'k')); },
+    {"TensorCountBeyondWhatKeysLeave", [](GgufWriter& w) { w.string("a", std::string(100, 'x')); },
+     "tensor_count: found 2", 2, 1},
+    {"KeyLengthHuge",
+     [](GgufWriter& w) { w.number<std::uint64_t>(kHuge).raw(std::string(20, 'k')); },
      "key 0 (length of the name): found 4611686018427387904, expected 1 to 65535", 0, 1},
     {"KeyEmpty", [](GgufWriter& w) { w.u32("", 1); }, "key 0 (length of the name): found 0", 0, 1},
     {"KeyTruncated", [](GgufWriter& w) { w.number<std::uint64_t>(40).raw(std::string(20, 'k')); },
      "key 0 (name): found 20 bytes before the file's end", 0, 1},
-    {"StringPastEnd",
-     [](GgufWriter& w) { w.key("a", 8).number<std::uint64_t>(1000).raw("xx"); },
+    {"StringPastEnd", [](GgufWriter& w) { w.key("a", 8).number<std::uint64_t>(1000).raw("xx"); },
      "a (string 0): found 2 bytes before the file's end, expected 1000 bytes", 0, 1},
     {"StringLengthWraps",
      [](GgufWriter& w) { w.key("a", 8).number<std::uint64_t>(~std::uint64_t{0}).raw("xx"); },
@@ -100,9 +99,7 @@ const Fault kFaults[] = {
     {"ValueTruncated", [](GgufWriter& w) { w.key("a", 10).number<std::uint32_t>(0); },
      "a: found 1 elements of 8 bytes, expected at most the 4 bytes left", 0, 1},
     {"ArrayCountOverflows",
-     [](GgufWriter& w) {
-       w.key("a", 9).number<std::uint32_t>(10).number<std::uint64_t>(kHuge);
-     },
+     [](GgufWriter& w) { w.key("a", 9).number<std::uint32_t>(10).number<std::uint64_t>(kHuge); },
      "a: found 4611686018427387904 elements of 8 bytes", 0, 1},
     {"ArrayElementTypeUnknown",
      [](GgufWriter& w) { w.key("a", 9).number<std::uint32_t>(99).number<std::uint64_t>(0); },
@@ -141,15 +138,22 @@ const Fault kFaults[] = {
     {"TensorNameTooLong",
      [](GgufWriter& w) { w.tensor(std::string(65, 't'), {8}, 0, 0).payload(32); },
      "tensor 0 (length of the name): found 65, expected 1 to 64", 1},
-    {"FiveDimensions", [](GgufWriter& w) { w.tensor("t", {1, 1, 1, 1, 1}, 0, 0).payload(32); },
+    {"FiveDimensions",
+     [](GgufWriter& w) {
+       w.tensor("t", {1, 1, 1, 1, 1}, 0, 0).payload(32);
+     },
      "tensor \"t\" (number of dimensions): found 5, expected at most 4", 1},
-    {"DimensionZero", [](GgufWriter& w) { w.tensor("t", {8, 0}, 0, 0).payload(32); },
+    {"DimensionZero",
+     [](GgufWriter& w) {
+       w.tensor("t", {8, 0}, 0, 0).payload(32);
+     },
      "tensor \"t\" (dimension 1): found 0", 1},
     {"ElementsOverflow",
-     [](GgufWriter& w) { w.tensor("t", {kHuge, 4}, 0, 0).payload(32); },
+     [](GgufWriter& w) {
+       w.tensor("t", {kHuge, 4}, 0, 0).payload(32);
+     },
      "expected fewer than 2^63 elements", 1},
-    {"BytesOverflow",
-     [](GgufWriter& w) { w.tensor("t", {kHuge}, 28, 0).payload(32); },
+    {"BytesOverflow", [](GgufWriter& w) { w.tensor("t", {kHuge}, 28, 0).payload(32); },
      "expected fewer than 2^64 bytes", 1},
     {"TypeUnknown", [](GgufWriter& w) { w.tensor("t", {8}, 200, 0).payload(32); },
      "tensor \"t\" (type): found 200", 1},
@@ -176,7 +180,9 @@ const Fault kFaults[] = {
      [](GgufWriter& w) { w.tensor("a", {8}, 0, 0).tensor("a", {8}, 0, 32).payload(64); },
      "tensor \"a\": found it twice", 2},
     {"TensorTruncated",
-     [](GgufWriter& w) { w.text("a").number<std::uint32_t>(2).number<std::uint64_t>(8).raw("12345"); },
+     [](GgufWriter& w) {
+       w.text("a").number<std::uint32_t>(2).number<std::uint64_t>(8).raw("12345");
+     },
      "tensor \"a\" (dimension)", 1},
 };
 
@@ -211,9 +217,9 @@ TEST(GgufTensorType, HasTheBytesOfGgmlBlocks) {
     std::uint32_t id;
     std::uint32_t elements;
     std::uint32_t bytes;
-  } kKnown[] = {{0, 1, 4},     {1, 1, 2},     {8, 32, 34},   {2, 32, 18},   {7, 32, 24},
+  } kKnown[] = {{0, 1, 4},      {1, 1, 2},      {8, 32, 34},   {2, 32, 18},    {7, 32, 24},
                 {12, 256, 144}, {14, 256, 210}, {19, 256, 50}, {23, 256, 136}, {30, 1, 2},
-                {39, 32, 17},  {40, 64, 36},  {41, 128, 18}, {42, 64, 18}};
+                {39, 32, 17},   {40, 64, 36},   {41, 128, 18}, {42, 64, 18}};
   for (const auto& known : kKnown) {
     const auto type = gguf_tensor_type(known.id);
     ASSERT_TRUE(type.has_value()) << known.id;

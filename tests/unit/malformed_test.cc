@@ -1,8 +1,8 @@
 // The verdicts of the shared collection of malformed files, where it is present.
 
-#include <fstream>
-
 #include <gtest/gtest.h>
+
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "kvarto/tensor_file.h"

@@ -1,9 +1,9 @@
 // Models whose weights are safetensors, opened through the public interface.
 
-#include <string>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <string>
 
 #include "kvarto/model_file.h"
 #include "kvarto/tensor_file.h"

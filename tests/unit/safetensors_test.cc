@@ -30,7 +30,8 @@ std::string one(std::string_view type, std::string_view shape, std::string_view 
 TEST(Safetensors, ReadsTypesShapesAndPlaces) {
   const std::string file = safetensors(
       R"({"__metadata__":{"format":"pt"},"b":{"dtype":"BF16","shape":[2,3],"data_offsets":[4,16]},)"
-      R"( "a" : {"data_offsets": [0,4], "shape": [], "dtype": "F32"} }   )", 16);
+      R"( "a" : {"data_offsets": [0,4], "shape": [], "dtype": "F32"} }   )",
+      16);
   const auto header = parse_safetensors(as_bytes(file), "m.safetensors");
   ASSERT_TRUE(header.has_value()) << header.error().message;
   ASSERT_EQ(header->tensors.size(), 2u);
@@ -108,7 +109,8 @@ const Fault kFaults[] = {
      "found key \"a\" twice"},
     {"TensorTwice",
      safetensors(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
-                 R"("\u0061":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0),
+                 R"("\u0061":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
+                 0),
      "tensor \"a\": found it twice"},
     {"TypeUnknown", safetensors(one("F128", "[1]", "[0,16]"), 16), "(dtype): found \"F128\""},
     {"TypeMissing", safetensors("{\"t\":{\"shape\":[],\"data_offsets\":[0,0]}}", 0),
@@ -136,7 +138,8 @@ const Fault kFaults[] = {
      "tensor data: found 5 bytes, expected the 4 of all tensors"},
     {"Overlap",
      safetensors(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},)"
-                 R"("b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})", 4),
+                 R"("b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})",
+                 4),
      "tensor \"b\" (data_offsets): found a start at 2, expected 3"},
 };
 
@@ -161,8 +164,8 @@ TEST(Safetensors, RefusesHeadersAbove100MillionBytes) {
 TEST(SafetensorsIndex, ReadsAllShardsAndNamesWhatIsMissing) {
   const samples::TemporaryFolder folder;
   folder.write("m-1.safetensors", safetensors(one("F32", "[1]", "[0,4]"), 4));
-  const std::string index = folder.write(
-      "model.safetensors.index.json", R"({"metadata":{},"weight_map":{"t":"m-1.safetensors"}})");
+  const std::string index = folder.write("model.safetensors.index.json",
+                                         R"({"metadata":{},"weight_map":{"t":"m-1.safetensors"}})");
   const auto list = read_tensor_file(index);
   ASSERT_TRUE(list.has_value()) << list.error().message;
   EXPECT_EQ(list->total_bytes(), 4u);
