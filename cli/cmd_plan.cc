@@ -25,6 +25,9 @@ struct Asked {
   std::optional<std::uint64_t> context, num_sequences, tensor_parallel, block_size, micro_batch;
   bool is_swa_full = false;
   bool is_unified = false;
+  std::string flash_attention;
+  bool is_prefix_caching = false;
+  std::optional<std::uint64_t> context_parallel, draft_layers, draft_tokens;
   std::optional<std::uint64_t> kv_memory, device_memory, weights;
   std::optional<double> utilization;
   std::vector<std::string> engines;
@@ -35,22 +38,40 @@ struct Asked {
   bool is_json = false;
 };
 
-Result<PlanRequest> request_of(const Asked& asked) {
-  const std::uint64_t ranks = asked.tensor_parallel.value_or(1);
-  if (ranks > std::numeric_limits<std::uint32_t>::max()) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("--tensor-parallel-size: found {}, expected at most 4294967295", ranks));
+Status narrow(const char* name, const std::optional<std::uint64_t>& given, std::uint32_t* target) {
+  if (!given.has_value()) return {};
+  if (*given > std::numeric_limits<std::uint32_t>::max()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: found {}, expected at most 4294967295", name, *given));
   }
+  *target = static_cast<std::uint32_t>(*given);
+  return {};
+}
+
+Result<PlanRequest> request_of(const Asked& asked) {
   PlanRequest request;
   request.context = asked.context.value_or(0);
   request.num_sequences = asked.num_sequences.value_or(1);
   request.types = cache_types(asked.model);
-  request.tensor_parallel = static_cast<std::uint32_t>(ranks);
+  KVARTO_CHECK_OK(
+      narrow("--tensor-parallel-size", asked.tensor_parallel, &request.tensor_parallel));
+  KVARTO_CHECK_OK(
+      narrow("--decode-context-parallel-size", asked.context_parallel, &request.context_parallel));
+  KVARTO_CHECK_OK(narrow("--draft-layers", asked.draft_layers, &request.draft_layers));
+  KVARTO_CHECK_OK(narrow("--draft-max", asked.draft_tokens, &request.draft_tokens));
   request.block_size = asked.block_size.value_or(0);
   request.micro_batch = asked.micro_batch.value_or(0);
   request.is_swa_full = asked.is_swa_full;
   if (asked.is_unified) request.is_unified = true;
+  if (!asked.flash_attention.empty()) {
+    if (asked.flash_attention != "on" && asked.flash_attention != "off") {
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("--flash-attn: found \"{}\", expected on or off", asked.flash_attention));
+    }
+    request.has_flash_attention = asked.flash_attention == "on";
+  }
+  request.is_prefix_caching = asked.is_prefix_caching;
   return request;
 }
 
@@ -197,9 +218,7 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
   return ExitCode::kDone;
 }
 
-Runner declare(OptionSet& options) {
-  auto asked = std::make_shared<Asked>();
-  declare_model(options, &asked->model);
+void declare_load(OptionSet& options, Asked* asked) {
   options.section("load");
   options.count("-c,--ctx-size,--max-model-len,--context-length", 1, &asked->context,
                 "tokens a sequence (default: the smaller of the model's maximum and 32768)");
@@ -207,6 +226,9 @@ Runner declare(OptionSet& options) {
                 "sequences (default 1)");
   options.count("-tp,--tensor-parallel-size", 1, &asked->tensor_parallel,
                 "ranks that share the heads (default 1)");
+}
+
+void declare_engines(OptionSet& options, Asked* asked) {
   options.section("engines");
   options.list("--engine", "E", &asked->engines,
                fmt::format("one of {}, or all; may be repeated; NAME@PROFILE for a version "
@@ -217,6 +239,19 @@ Runner declare(OptionSet& options) {
                 "tokens appended at once");
   options.flag("--swa-full", &asked->is_swa_full, "keep sliding windows in full");
   options.flag("-kvu,--kv-unified", &asked->is_unified, "one pool for all sequences");
+  options.text("-fa,--flash-attn", "on|off", &asked->flash_attention,
+               "llama.cpp: whether attention is fused, which decides how V is stored (default on)");
+  options.flag("--enable-prefix-caching", &asked->is_prefix_caching,
+               "engines that keep snapshots of states for it");
+  options.count("-dcp,--decode-context-parallel-size", 1, &asked->context_parallel,
+                "ranks that share the tokens (default 1)");
+  options.count("--draft-layers", 0, &asked->draft_layers,
+                "draft or multi-token-prediction layers that run (default 0)");
+  options.count("--draft-max,--speculative-num-draft-tokens", 0, &asked->draft_tokens,
+                "tokens in flight when speculating (default 0)");
+}
+
+void declare_memory(OptionSet& options, Asked* asked) {
   options.section("memory and device");
   options.size("--kv-memory", &asked->kv_memory, "memory for the cache: what fits?");
   options.size("--device-memory", &asked->device_memory,
@@ -226,6 +261,14 @@ Runner declare(OptionSet& options) {
   options.size("--weights", &asked->weights, "bytes of the weights, all ranks together");
   options.text("--device", "NAME", &asked->device,
                "least time of decode and prefill there (see kvarto models --devices)");
+}
+
+Runner declare(OptionSet& options) {
+  auto asked = std::make_shared<Asked>();
+  declare_model(options, &asked->model);
+  declare_load(options, asked.get());
+  declare_engines(options, asked.get());
+  declare_memory(options, asked.get());
   options.section("tables");
   options.flag("--explain", &asked->is_explained, "the ledger as a tree: every byte has a cause");
   options.list("--what-if", "A,B", &asked->what_if,

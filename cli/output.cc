@@ -82,6 +82,7 @@ void Table::print(Output& out, std::string_view indent) const {
   const auto print_row = [&](const auto& cell_of) {
     std::string text(indent);
     for (std::size_t c = 0; c < columns_.size(); ++c) {
+      if (widths[c] == 0) continue;  // a column that has nothing to say
       const std::string& cell = cell_of(c);
       const std::string pad(widths[c] - width(cell), ' ');
       if (c > 0) text += "  ";

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "numbers.h"
 #include "plan_report.h"
@@ -23,7 +24,7 @@ const char* cause_meaning(Cause cause) {
     case Cause::kCellPadding:
       return "context rounded up to the engine's cells";
     case Cause::kWindowSlack:
-      return "rows behind the window that leave with their block";
+      return "rows held behind the window";
     case Cause::kPageUnification:
       return "smaller pages stretched to the largest";
     case Cause::kLayerGrouping:
@@ -89,14 +90,79 @@ std::string or_dash(const std::optional<std::uint64_t>& number) {
   return number.has_value() ? grouped(*number) : "-";
 }
 
+const EnginePlan* ideal_of(const PlanReport& report) {
+  for (const EngineReport& engine : report.engines) {
+    if (engine.plan.engine == "ideal") return &engine.plan;
+  }
+  return nullptr;
+}
+
+// How much an engine takes beyond the ideal: "+9.66 %".
+std::string above(const EnginePlan& plan, const EnginePlan& ideal) {
+  if (ideal.bytes == 0) return "-";
+  const double ratio = static_cast<double>(plan.bytes) / static_cast<double>(ideal.bytes);
+  return fmt::format("{:+.2f} %", 100.0 * (ratio - 1.0));
+}
+
+// The causes by which `plan` takes more than `ideal`, the largest first, at most three.
+std::string largest_causes(const EnginePlan& plan, const EnginePlan& ideal) {
+  std::map<Cause, std::int64_t> differences;
+  for (const LedgerEntry& entry : plan.ledger) {
+    differences[entry.cause] += static_cast<std::int64_t>(entry.bytes);
+  }
+  for (const LedgerEntry& entry : ideal.ledger) {
+    differences[entry.cause] -= static_cast<std::int64_t>(entry.bytes);
+  }
+  std::vector<std::pair<std::int64_t, Cause>> ranked;
+  for (const auto& [cause, bytes] : differences) {
+    if (bytes > 0) ranked.emplace_back(bytes, cause);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  if (ranked.size() > 3) ranked.resize(3);
+  std::vector<std::string> words;
+  for (const auto& [bytes, cause] : ranked) {
+    words.push_back(fmt::format("{} more for {} ({})",
+                                short_bytes(static_cast<std::uint64_t>(bytes)), cause_name(cause),
+                                cause_meaning(cause)));
+  }
+  return fmt::format("{}", fmt::join(words, "; "));
+}
+
+// The best and the worst engine beside the ideal, and why, in words.
+void print_extremes(const PlanReport& report, Output& out) {
+  const EnginePlan* ideal = ideal_of(report);
+  const EnginePlan* best = nullptr;
+  const EnginePlan* worst = nullptr;
+  for (const EngineReport& engine : report.engines) {
+    const EnginePlan* plan = &engine.plan;
+    if (plan == ideal) continue;
+    if (best == nullptr || plan->bytes < best->bytes) best = plan;
+    if (worst == nullptr || plan->bytes > worst->bytes) worst = plan;
+  }
+  if (ideal == nullptr || best == worst) return;
+  out.line(fmt::format("  best: {}, {} above the ideal", best->engine,
+                       short_bytes(best->bytes - std::min(best->bytes, ideal->bytes))));
+  std::string line = fmt::format("  worst: {}, {} above the ideal", worst->engine,
+                                 short_bytes(worst->bytes - std::min(worst->bytes, ideal->bytes)));
+  const std::string causes = largest_causes(*worst, *ideal);
+  out.line(causes.empty() ? line : line + ": " + causes);
+}
+
 void print_engines(const PlanReport& report, Output& out) {
   out.line();
   out.heading(report.request.tensor_parallel > 1 ? "all sequences, one rank" : "all sequences");
-  Table table(
-      {{"engine", kLeft}, {"profile", kLeft}, {"size"}, {"bytes"}, {"smallest device", kLeft}});
+  const EnginePlan* ideal = ideal_of(report);
+  Table table({{"engine", kLeft},
+               {"profile", kLeft},
+               {"size"},
+               {"bytes"},
+               {ideal != nullptr ? "above ideal" : ""},
+               {"smallest device", kLeft}});
   for (const EngineReport& engine : report.engines) {
+    const bool is_compared = ideal != nullptr && &engine.plan != ideal;
     table.row({engine.plan.engine, engine.plan.profile, short_bytes(engine.plan.bytes),
-               grouped(engine.plan.bytes),
+               grouped(engine.plan.bytes), is_compared ? above(engine.plan, *ideal) : "",
                engine.smallest_device.has_value() ? engine.smallest_device->name : "none"});
   }
   table.print(out);
@@ -115,9 +181,10 @@ void print_engines(const PlanReport& report, Output& out) {
 // What the engines printed and said, after their figures.
 void print_engine_words(const PlanReport& report, Output& out) {
   for (const EngineReport& engine : report.engines) {
-    for (const auto& [name, text] : engine.plan.printed) {
-      out.line(fmt::format("  {} prints {}: {}", engine.plan.engine, name, text));
-    }
+    if (engine.plan.printed.empty()) continue;
+    std::vector<std::string> figures;
+    for (const auto& [name, text] : engine.plan.printed) figures.push_back(name + " " + text);
+    out.line(fmt::format("  {} prints {}", engine.plan.engine, fmt::join(figures, ", ")));
   }
   for (const EngineReport& engine : report.engines) {
     for (const std::string& note : engine.plan.notes) {
@@ -282,6 +349,7 @@ void print_plan_text(const PlanReport& report, Output& out) {
   print_head(report, out);
   print_sequence(report, out);
   print_engines(report, out);
+  print_extremes(report, out);
   print_engine_words(report, out);
   if (report.request.kv_memory_bytes > 0) print_fit(report, out);
   print_step(report, out);

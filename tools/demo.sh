@@ -4,15 +4,19 @@
 set -euo pipefail
 tool="$1"
 
+# show QUESTION ARGUMENTS... prints the question, the command and what it answers.
 show() {
-  echo
-  echo "\$ kvarto $*"
-  "$tool" "$@"
+  printf '\n# %s\n$ kvarto %s\n' "$1" "${*:2}"
+  "$tool" "${@:2}"
 }
 
-show inspect llama-3.1-8b
-show plan llama-3.1-8b -c 131072 --device-memory 24GiB --weights 16GB --device h100-sxm-80gb
-show plan deepseek-v3.2 -c 131072 --kv-cache-dtype fp8_ds_mla --engine kvarto --explain
-show plan llama-3.1-8b -c 131072 --what-if mha,gqa:8,mqa,mla:512+64,dsa,csa,hca,multilevel:16,dynamic:0.25
-echo
-echo "The tool is build/kvarto; \`kvarto models\` lists the built-in models, \`kvarto plan --help\` the options."
+show "What does the cache of Llama-3.1-8B consist of?" \
+  inspect llama-3.1-8b
+show "What does it cost at its full context, and what fits on a 24 GiB card beside the weights?" \
+  plan llama-3.1-8b -c 131072 --device-memory 24GiB --weights 16GB --engine kvarto
+show "DeepSeek-V3.2 in its release format: where does every byte go?" \
+  plan deepseek-v3.2 -c 131072 --kv-cache-dtype fp8_ds_mla --device h100-sxm-80gb --engine kvarto --explain
+show "What would Llama-3.1-8B take with another attention?" \
+  plan llama-3.1-8b -c 131072 --engine ideal \
+  --what-if mha,gqa:8,mqa,mla:512+64,dsa,csa,hca,multilevel:16,dynamic:0.25
+printf '\n%s\n' "The tool is build/kvarto: \`kvarto models\` lists the models it knows, \`kvarto plan --help\` the options."

@@ -177,6 +177,8 @@ inline constexpr CatalogueRow kCatalogueRows[] = {
     {0, "qwen3.5-122b-a10b", 48, {12, 0, 36}, 32, 2, 256, 256, 262144, 24576, 24576, 153649152},
     // 32 x 2 x 8 x 128 x 2 B; a window of 2,047 tokens on every layer.
     {0, "phi-mini-moe", 32, {0, 32, 0}, 32, 8, 128, 128, 4096, 131072, 0, 268304384},
+    // 32 layers of text; 8 hold the 4 x ((560 / 14)^2 + 1) tokens of an image, 4,096 B each.
+    {0, "llama-3.2-11b-vision", 40, {32, 0, 8}, 32, 8, 128, 128, 131072, 131072, 131072, 209846272},
     {0, "qwen3-8b-eagle3", 1, {1, 0, 0}, 32, 8, 128, 128, 40960, 4096, 4096, 0},
     {0, "kimi-k3-dspark", 5, {5, 0, 0}, 64, 16, 64, 64, 65536, 20480, 20480, 0},
 };
