@@ -133,7 +133,14 @@ std::vector<Segment> plan_reads(std::span<const SequenceView> sequences,
     reads.plan(std::span(order).subspan(start, i - start), 0);
     start = i;
   }
-  return reads.take();
+  std::vector<Segment> segments = reads.take();
+  // Where blocks lie must not decide how work is split: order by sequence, not by block id.
+  for (Segment& segment : segments) std::sort(segment.members.begin(), segment.members.end());
+  std::sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) {
+    if (a.members != b.members) return a.members < b.members;
+    return a.rows.first < b.rows.first;
+  });
+  return segments;
 }
 
 }  // namespace kvarto

@@ -238,7 +238,7 @@ void expect_query_matches(const CacheCase& test, const QueryResult& result,
 
   const ErrorTerms terms{shape.qk_dim, call.end_row - call.first_row, largest_dot(call),
                          call.soft_cap,
-                         std::fabs(call.slope) * static_cast<double>(result.position)};
+                         std::fabs(call.slope) * static_cast<double>(call.query_position)};
   double largest_v = 0;
   for (const float x : values) largest_v = std::max(largest_v, std::fabs(double{x}));
   const double bound = output_tolerance(terms) * largest_v;
