@@ -129,6 +129,8 @@ struct StateShape {
   std::vector<StateField> state;  // empty = no recurrence
   Codec conv_codec = Codec::kBF16;
   Codec state_codec = Codec::kF32;
+  // The recurrence in engines that keep it in the model's own 16-bit type unless the file names one.
+  Codec compact_state_codec = Codec::kF32;
 };
 [[nodiscard]] LayerSpec state_layer(const StateShape& shape);
 

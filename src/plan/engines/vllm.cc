@@ -234,7 +234,18 @@ std::uint64_t estimated_max(const EngineCase& engine_case, const VllmRules& rule
   return low;
 }
 
-Result<EnginePlan> plan_vllm(const EngineCase& engine_case) {
+// States are kept in the model's own type unless its file names another (mamba_ssm_cache_dtype).
+ModelSpec with_compact_states(ModelSpec model) {
+  for (LayerGroup& group : model.groups) {
+    for (Stream& stream : group.streams) {
+      if (stream.name != "state") continue;
+      for (Field& field : stream.fields) field.codec = field.packed;
+    }
+  }
+  return model;
+}
+
+Result<EnginePlan> plan_vllm_typed(const EngineCase& engine_case) {
   const PlanRequest& request = engine_case.request;
   const VllmRules rules = rules_of(engine_case.profile);
   KVARTO_CHECK_OK(check_gpu_types(request, "vllm"));
@@ -282,6 +293,15 @@ Result<EnginePlan> plan_vllm(const EngineCase& engine_case) {
         pool.num_groups));
   }
   return plan;
+}
+
+Result<EnginePlan> plan_vllm(const EngineCase& engine_case) {
+  const ModelSpec model = with_compact_states(engine_case.model);
+  return plan_vllm_typed({.source = engine_case.source,
+                          .model = model,
+                          .draft_groups = engine_case.draft_groups,
+                          .request = engine_case.request,
+                          .profile = engine_case.profile});
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ LayerSpec state_layer(const StateShape& shape) {
   }
   if (!shape.state.empty()) {
     layer.streams.push_back(constant_stream("state", shape.state, shape.state_codec));
+    for (Field& field : layer.streams.back().fields) field.packed = shape.compact_state_codec;
   }
   return layer;
 }

@@ -69,6 +69,7 @@ Result<LayerSpec> read_delta_net(ClassKeys& read) {
   }
   shape.state = {{"state", narrow(v_heads), narrow(k_dim * v_dim)}};
   KVARTO_TRY(shape.state_codec, read_state_codec(read.keys()));
+  shape.compact_state_codec = compact_codec(read.keys(), shape.state_codec);
   return state_layer(shape);
 }
 
@@ -279,6 +280,7 @@ Result<ModelSpec> read_lightning(const Keys& keys, const Keys& root) {
   state.query = {.q_heads = dense.q_heads, .qk_dim = dense.qk_dim, .v_dim = dense.v_dim};
   state.state = {{"state", dense.q_heads, dense.qk_dim * dense.v_dim}};
   KVARTO_TRY(state.state_codec, read_state_codec(keys));
+  state.compact_state_codec = compact_codec(keys, state.state_codec);
   return read.model({num_layers, hidden, context},
                     arrange(*kinds, dense_layer(dense), state_layer(state)), {}, root);
 }

@@ -123,6 +123,11 @@ Result<Codec> read_state_codec(const Keys& keys) {
   return Codec::kF32;
 }
 
+Codec compact_codec(const Keys& keys, Codec state_codec) {
+  const bool is_named = keys.has("mamba_ssm_cache_dtype") || keys.has("mamba_ssm_dtype");
+  return is_named ? state_codec : Codec::kBF16;
+}
+
 Result<LayerSpec> mamba2_layer(const Keys& keys, const Mamba2Shape& shape) {
   StateShape state;
   state.architecture = "mamba2";
@@ -137,6 +142,7 @@ Result<LayerSpec> mamba2_layer(const Keys& keys, const Mamba2Shape& shape) {
   }
   state.state = {{"state", narrow(shape.heads), width}};
   KVARTO_TRY(state.state_codec, read_state_codec(keys));
+  state.compact_state_codec = compact_codec(keys, state.state_codec);
   return state_layer(state);
 }
 
@@ -148,6 +154,7 @@ Result<LayerSpec> mamba1_layer(const Keys& keys, std::int64_t channels, std::int
   if (kernel > 1) state.conv = {{"x", narrow(channels), narrow(kernel - 1)}};
   state.state = {{"state", narrow(channels), narrow(state_dim)}};
   KVARTO_TRY(state.state_codec, read_state_codec(keys));
+  state.compact_state_codec = compact_codec(keys, state.state_codec);
   return state_layer(state);
 }
 

@@ -48,6 +48,8 @@ struct IndexerDefaults {
 // The type of recurrent states: that named by `mamba_ssm_cache_dtype` or `mamba_ssm_dtype`, else
 // f32. Errors: kCorruptData for a type that is not float32, float16 or bfloat16.
 [[nodiscard]] Result<Codec> read_state_codec(const Keys& keys);
+// The codec of engines that keep states in 16 bits where the file names no type.
+[[nodiscard]] Codec compact_codec(const Keys& keys, Codec state_codec);
 
 // Mamba-2: heads x head_dim channels and n_groups pairs of B and C in the convolution.
 struct Mamba2Shape {
