@@ -117,7 +117,8 @@ class KvCache {
  public:
   // Allocates storage for `model`, whose types are set (with_types). Errors: kInvalidArgument for
   // options that cannot be, naming option, value and expectation; kOutOfMemory with the bytes
-  // asked for and those available.
+  // asked for and those available; those of an instruction set that KVARTO_ISA
+  // names and that cannot run.
   [[nodiscard]] static Result<KvCache> create(ModelSpec model, const CacheOptions& options);
 
   KvCache(KvCache&&) noexcept;
@@ -225,6 +226,8 @@ class KvCache {
   [[nodiscard]] const ModelSpec& model() const;
   [[nodiscard]] const CacheOptions& options() const;
   [[nodiscard]] const std::vector<Track>& tracks() const;
+  // The instruction set that converts and packs rows: "scalar", "avx2", "avx512".
+  [[nodiscard]] std::string_view isa() const;
   // Storage and bookkeeping of all tracks and the rows of one step, as allocated. What one sequence
   // or the cache itself takes whatever their sizes (a few hundred bytes) is not counted.
   [[nodiscard]] std::uint64_t allocated_bytes() const;

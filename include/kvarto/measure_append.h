@@ -25,7 +25,7 @@ struct AppendTiming {
   std::vector<double> step_s;       // each step: one token for all sequences, all layers
   std::vector<double> reserve_s;    // of which KvCache::append, without writing rows
   std::uint64_t bytes_per_step = 0; // cached bytes that a step writes
-  std::string kernel;               // what packed the rows
+  std::string isa;                  // what packed the rows
   bool has_huge_pages = false;      // whether the kernel gave any
 };
 

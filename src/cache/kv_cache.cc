@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/checked.h"
 #include "cache/kv_cache_impl.h"
+#include "kernels/dispatch.h"
 
 namespace kvarto {
 
@@ -199,6 +200,7 @@ Result<std::vector<std::uint64_t>> KvCache::num_blocks(SequenceId id) const {
 const ModelSpec& KvCache::model() const { return impl_->model; }
 const CacheOptions& KvCache::options() const { return impl_->options; }
 const std::vector<Track>& KvCache::tracks() const { return impl_->tracks; }
+std::string_view KvCache::isa() const { return isa_name(impl_->kernels->isa); }
 std::uint64_t KvCache::share_unit() const { return share_unit_tokens(impl_->tracks); }
 
 namespace {

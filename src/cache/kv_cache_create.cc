@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "cache/kv_cache_impl.h"
+#include "kernels/dispatch.h"
 #include "kvarto/layout_convert.h"
 
 namespace kvarto {
@@ -213,7 +214,9 @@ Result<KvCache> KvCache::create(ModelSpec model, const CacheOptions& requested) 
   KVARTO_TRY(std::vector<StepStore> step_stores, size_step_stores(model, options));
   KVARTO_CHECK_OK(check_memory(sizes, step_stores, options));
 
+  KVARTO_TRY(const KernelTable* kernels, active_kernels());
   auto impl = std::make_unique<Impl>();
+  impl->kernels = kernels;
   impl->model = std::move(model);
   impl->options = options;
   impl->tracks = std::move(tracks);

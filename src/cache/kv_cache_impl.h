@@ -88,6 +88,7 @@ struct AppendPlan {
 struct KvCache::Impl {
   ModelSpec model;
   CacheOptions options;
+  const KernelTable* kernels = nullptr;  // converts and packs rows
   std::vector<Track> tracks;
   std::vector<TrackStore> stores;   // one a track
   std::vector<SliceArray> slices;   // by StreamId

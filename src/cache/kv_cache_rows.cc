@@ -123,8 +123,8 @@ Status KvCache::write(SequenceId sequence, StreamId stream, std::uint64_t first_
   for (std::uint64_t done = 0; done < count;) {
     Impl::RowPlace place = *impl.place_of(*slice, slot, first_row + done);
     place.rows.count = std::min(place.rows.count, count - done);
-    write_rows(slice->shape, impl.slice_begin(*slice, place.block), place.rows, from,
-               source.codec);
+    write_rows(slice->shape, impl.slice_begin(*slice, place.block), place.rows,
+               {from, source.codec}, *impl.kernels);
     from += place.rows.count * row_bytes;
     done += place.rows.count;
   }

@@ -82,50 +82,61 @@ void copy_one_row(const RowOf<const std::byte>& from, const RowOf<std::byte>& to
   }
 }
 
-struct F32 {
-  using Bits = float;
-  static float widen(Bits bits) { return bits; }
-  static Bits narrow(float value) { return value; }
-};
-struct F16 {
-  using Bits = std::uint16_t;
-  static float widen(Bits bits) { return float_from_f16(bits); }
-  static Bits narrow(float value) { return f16_from_float(value); }
-};
-struct BF16 {
-  using Bits = std::uint16_t;
-  static float widen(Bits bits) { return float_from_bf16(bits); }
-  static Bits narrow(float value) { return bf16_from_float(value); }
-};
-
-template <typename From, typename To>
-void convert_head(const std::byte* from, std::uint64_t from_step, std::byte* to,
-                  std::uint64_t to_step, std::uint32_t width) {
-  for (std::uint32_t i = 0; i < width; ++i) {
-    typename From::Bits bits;
-    std::memcpy(&bits, from + i * from_step, sizeof bits);
-    const typename To::Bits result = To::narrow(From::widen(bits));
-    std::memcpy(to + i * to_step, &result, sizeof result);
+Element element_of(Codec codec) {
+  switch (codec) {
+    case Codec::kF32: return Element::kF32;
+    case Codec::kF16: return Element::kF16;
+    default: return Element::kBF16;
   }
 }
 
-using ConvertHead = void (*)(const std::byte*, std::uint64_t, std::byte*, std::uint64_t,
-                             std::uint32_t);
+struct HeadTarget {
+  std::byte* slice;
+  HeadPlace place;
+};
 
-template <typename From>
-ConvertHead conversion_from(Codec to) {
-  switch (to) {
-    case Codec::kF32: return convert_head<From, F32>;
-    case Codec::kF16: return convert_head<From, F16>;
-    default: return convert_head<From, BF16>;
+// Writes one head of one row from `from`, whatever its alignment.
+void write_head(const FieldShape& field, const std::byte* from, Codec from_codec,
+                const HeadTarget& to, const KernelTable& kernels) {
+  std::byte* target = to.slice + to.place.offset_bytes;
+  const std::uint64_t step = to.place.step_bytes;
+  const std::uint64_t unit = field.unit_bytes;
+  if (field.codec == from_codec && step == unit) {
+    std::memcpy(target, from, field.head_bytes);
+    return;
+  }
+  if (field.codec == from_codec) {
+    for (std::uint32_t i = 0; i < field.width; ++i) {
+      std::memcpy(target + i * step, from + i * unit, unit);
+    }
+    return;
+  }
+  // Through a slab in L1: sources may lie at odd addresses, and 16 bits become 16 others.
+  constexpr std::uint32_t kSlabFloats = 256;
+  alignas(64) float slab[kSlabFloats];
+  const std::uint64_t from_bytes = codec_info(from_codec).element_bits / 8;
+  const auto to_f32 = kernels.to_f32[static_cast<int>(element_of(from_codec))];
+  const auto element = static_cast<int>(element_of(field.codec));
+  const auto from_f32 =
+      step == unit ? kernels.from_f32[element] : kernels.from_f32_tile[element];
+  for (std::uint32_t done = 0; done < field.width; done += kSlabFloats) {
+    const std::uint32_t count = std::min(kSlabFloats, field.width - done);
+    to_f32(from + done * from_bytes, slab, count);
+    from_f32(slab, target + done * step, count);
   }
 }
 
-ConvertHead conversion(Codec from, Codec to) {
-  switch (from) {
-    case Codec::kF32: return conversion_from<F32>(to);
-    case Codec::kF16: return conversion_from<F16>(to);
-    default: return conversion_from<BF16>(to);
+// Reads one head of one row.
+void read_head(const FieldShape& field, const std::byte* from, std::uint64_t step_bytes,
+               float* out) {
+  for (std::uint32_t i = 0; i < field.width; ++i, from += step_bytes) {
+    if (field.codec == Codec::kF32) {
+      std::memcpy(out + i, from, sizeof(float));
+      continue;
+    }
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, from, sizeof bits);
+    out[i] = field.codec == Codec::kF16 ? float_from_f16(bits) : float_from_bf16(bits);
   }
 }
 
@@ -232,27 +243,27 @@ void clear_rows(const SliceShape& shape, std::byte* slice, RowRun rows) {
   }
 }
 
-void write_rows(const SliceShape& shape, std::byte* slice, RowRun rows, const std::byte* source,
-                Codec source_codec) {
-  const std::uint64_t source_bytes = codec_info(source_codec).element_bits / 8;
-  for_each_head(shape, rows, [&](const FieldShape& field, std::uint64_t row, std::uint32_t head) {
-    const HeadPlace place = place_of(field, row, head);
-    if (field.codec == source_codec && place.step_bytes == field.unit_bytes) {
-      std::memcpy(slice + place.offset_bytes, source, field.head_bytes);
-    } else {
-      conversion(source_codec, field.codec)(source, source_bytes, slice + place.offset_bytes,
-                                            place.step_bytes, field.width);
+void write_rows(const SliceShape& shape, std::byte* slice, RowRun rows, const SourceRows& source,
+                const KernelTable& kernels) {
+  const std::uint64_t element_bytes = codec_info(source.codec).element_bits / 8;
+  const std::uint64_t row_stride = shape.row_elements() * element_bytes;
+  const std::byte* field_begin = source.begin;
+  for (const FieldShape& field : shape.fields) {
+    // Head by head: the rows of one head share the lines of its tiles.
+    for (std::uint32_t head = 0; head < field.heads; ++head) {
+      for (std::uint64_t i = 0; i < rows.count; ++i) {
+        write_head(field, field_begin + i * row_stride, source.codec,
+                   {slice, place_of(field, rows.first + i, head)}, kernels);
+      }
+      field_begin += field.width * element_bytes;
     }
-    source += field.width * source_bytes;
-  });
+  }
 }
 
 void read_rows(const SliceShape& shape, const std::byte* slice, RowRun rows, float* out) {
   for_each_head(shape, rows, [&](const FieldShape& field, std::uint64_t row, std::uint32_t head) {
     const HeadPlace place = place_of(field, row, head);
-    conversion(field.codec, Codec::kF32)(slice + place.offset_bytes, place.step_bytes,
-                                         reinterpret_cast<std::byte*>(out), sizeof(float),
-                                         field.width);
+    read_head(field, slice + place.offset_bytes, place.step_bytes, out);
     out += field.width;
   });
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "kvarto/layout.h"
 #include "kvarto/stream.h"
 
@@ -62,10 +63,16 @@ struct RowRun {
 // Sets all bytes of some rows to zero, footers included.
 void clear_rows(const SliceShape& shape, std::byte* slice, RowRun rows);
 
-// Writes rows from `source`, [count][row_elements] of `source_codec` without gaps.
+// Rows to be written: [count][row_elements] of `codec` without gaps, at any address.
+struct SourceRows {
+  const std::byte* begin = nullptr;
+  Codec codec = Codec::kF32;
+};
+
+// Writes rows, rounded to nearest even where the slice's codec is narrower.
 // Requires: shape.is_plain().
-void write_rows(const SliceShape& shape, std::byte* slice, RowRun rows, const std::byte* source,
-                Codec source_codec);
+void write_rows(const SliceShape& shape, std::byte* slice, RowRun rows, const SourceRows& source,
+                const KernelTable& kernels);
 
 // Reads rows as f32, [count][row_elements]. Requires: shape.is_plain().
 void read_rows(const SliceShape& shape, const std::byte* slice, RowRun rows, float* out);

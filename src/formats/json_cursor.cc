@@ -27,15 +27,19 @@ bool has_special(const char* bytes) {
 }  // namespace
 
 tl::unexpected<Error> JsonCursor::bad(std::string_view expected) const {
-  return fail(
-      ErrorCode::kCorruptData,
-      fmt::format("{}: byte {} of the header: found {}, expected {}", name_, at_,
-                  at_ < text_.size() ? fmt::format("\"{}\"", printable(text_.substr(at_, 1)))
-                                     : std::string("its end"),
-                  expected));
+  const std::string found = at_ < text_.size()
+                                ? fmt::format("\"{}\"", printable(text_.substr(at_, 1)))
+                                : std::string("its end");
+  const std::string place =
+      kind_.empty() ? std::string() : fmt::format("{} \"{}\": ", kind_, printable(record_));
+  return fail(ErrorCode::kCorruptData,
+              fmt::format("{}: {}byte {} of the header: found {}, expected {}", name_, place, at_,
+                          found, expected));
 }
 
-Status JsonCursor::unexpected(char wanted) const { return bad(fmt::format("\"{}\"", wanted)); }
+Status JsonCursor::unexpected(char wanted) const {
+  return bad(wanted == '"' ? std::string("a string") : fmt::format("\"{}\"", wanted));
+}
 
 Status JsonCursor::expect_end() {
   skip_blanks();

@@ -19,6 +19,12 @@ class JsonCursor {
   // `name` is that of the text in messages.
   JsonCursor(std::string_view text, std::string_view name) : text_(text), name_(name) {}
 
+  // What is being read, for messages: "tensor" and its name ("" = nothing in particular).
+  void enter(std::string_view kind, std::string_view name) {
+    kind_ = kind;
+    record_ = name;
+  }
+
   // Skips blanks; if the next character is `wanted`, steps over it.
   [[nodiscard]] bool accept(char wanted) {
     skip_blanks();
@@ -57,6 +63,8 @@ class JsonCursor {
 
   std::string_view text_;
   std::string_view name_;
+  std::string_view kind_;
+  std::string_view record_;
   std::size_t at_ = 0;
 };
 

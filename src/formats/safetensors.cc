@@ -95,6 +95,7 @@ class Parser {
 
   Status read_tensor(std::string_view name) {
     SafetensorsTensor tensor{.name = name};
+    cursor_.enter("tensor", name);
     bool has_type = false;
     bool has_shape = false;
     bool has_offsets = false;
@@ -112,6 +113,7 @@ class Parser {
         return bad(tensor, "keys", fmt::format("\"{}\"", printable(key)),
                    "each of dtype, shape and data_offsets once");
       }
+      cursor_.enter("tensor", name);
     } while (cursor_.accept(','));
     KVARTO_CHECK_OK(cursor_.expect('}'));
     if (!has_type || !has_shape || !has_offsets) {
@@ -122,6 +124,7 @@ class Parser {
                  "none", "each of dtype, shape and data_offsets once");
     }
     KVARTO_CHECK_OK(check_size(tensor));
+    cursor_.enter("", "");
     header_.tensors.push_back(tensor);
     return {};
   }
@@ -139,6 +142,7 @@ class Parser {
 
   Status read_shape(SafetensorsTensor& tensor) {
     tensor.first_dim = header_.dims.size();
+    cursor_.enter("shape of tensor", tensor.name);
     KVARTO_CHECK_OK(cursor_.expect('['));
     if (cursor_.accept(']')) return {};
     do {
@@ -150,6 +154,7 @@ class Parser {
   }
 
   Status read_offsets(SafetensorsTensor& tensor) {
+    cursor_.enter("data_offsets of tensor", tensor.name);
     KVARTO_CHECK_OK(cursor_.expect('['));
     KVARTO_TRY(const std::uint64_t begin, cursor_.whole_number());
     KVARTO_CHECK_OK(cursor_.expect(','));
@@ -249,8 +254,9 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file,
   }
   if (*length < 2 || *length > kMaxHeaderBytes || *length > reader.remaining()) {
     return fail(ErrorCode::kCorruptData,
-                fmt::format("{}: header length: found {}, expected 2 to {}", name, *length,
-                            std::min<std::uint64_t>(kMaxHeaderBytes, reader.remaining())));
+                fmt::format("{}: header length: found {}, expected 2 to {}, and no more than the "
+                            "{} bytes behind it",
+                            name, *length, kMaxHeaderBytes, reader.remaining()));
   }
   const std::string_view text = *reader.read_bytes(*length);
   if (text[0] != '{') {

@@ -144,7 +144,7 @@ Result<AppendTiming> measure_append(const AppendCase& request) {
   KVARTO_TRY(const std::vector<RowWriter> writers, make_writers(cache, request.source));
   KVARTO_TRY(const std::vector<SequenceId> sequences, grown_sequences(cache, request.kv_len));
   AppendTiming timing;
-  timing.kernel = "scalar";
+  timing.isa = cache.isa();
   for (const TrackUsage& usage : cache.usage()) {
     timing.has_huge_pages = timing.has_huge_pages || usage.huge_page_bytes > 0;
   }

@@ -1,8 +1,12 @@
 #include "kvarto/kv_cache.h"
 
+#include <cmath>
+#include <cstring>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/float16.h"
 #include "cache_models.h"
 
 namespace kvarto {
@@ -68,6 +72,49 @@ TEST(KvCache, ReadsWhatWasWrittenAndZerosBeforeThat) {
   append_and_write(cache, sequence, {k}, 6, 10);
   EXPECT_THAT(row_of(cache, sequence, k, 5), ElementsAre(15, -5));
   EXPECT_THAT(row_of(cache, sequence, *cache.find_stream(0, "k"), 5), ElementsAre(0, 0));
+}
+
+// From every source type to every cached type, in both layouts, at an odd address: rounding to
+// nearest even, as the scalar conversions have it.
+TEST(KvCache, RoundsRowsToNearestEven) {
+  constexpr std::uint32_t kWidth = 300;
+  std::vector<float> row(kWidth);
+  for (std::uint32_t i = 0; i < kWidth; ++i) {
+    row[i] = std::ldexp(1.0f + static_cast<float>(i * 7919 % 8192) / 8192.0f,
+                        static_cast<int>(i % 12) - 6);
+  }
+  const auto narrowed = [](float value, Codec codec) {
+    if (codec == Codec::kF32) return value;
+    if (codec == Codec::kF16) return float_from_f16(f16_from_float(value));
+    return float_from_bf16(bf16_from_float(value));
+  };
+  for (const Codec from : {Codec::kF32, Codec::kF16, Codec::kBF16}) {
+    const std::size_t size = codec_info(from).element_bits / 8;
+    std::vector<std::byte> source(1 + kWidth * size);
+    for (std::uint32_t i = 0; i < kWidth; ++i) {
+      const std::uint16_t bits =
+          from == Codec::kF16 ? f16_from_float(row[i]) : bf16_from_float(row[i]);
+      const void* element = from == Codec::kF32 ? static_cast<const void*>(&row[i]) : &bits;
+      std::memcpy(source.data() + 1 + i * size, element, size);
+    }
+    for (const Codec to : {Codec::kF32, Codec::kF16, Codec::kBF16}) {
+      for (const Layout layout : {Layout::kGeneric, Layout::kHardware}) {
+        CacheOptions options = small_options();
+        options.block_size = 16;
+        options.layout = layout;
+        KvCache cache = cache_of(dense_model(1, kWidth, to), options);
+        const SequenceId sequence = *cache.create_sequence();
+        ASSERT_TRUE(cache.append(sequence, 6));
+        const RowSource rows{from, std::span<const std::byte>(source).subspan(1)};
+        ASSERT_TRUE(cache.write(sequence, StreamId{0}, 5, rows));
+        std::vector<float> read(kWidth);
+        ASSERT_TRUE(cache.read(sequence, StreamId{0}, 5, read));
+        for (std::uint32_t i = 0; i < kWidth; ++i) {
+          ASSERT_EQ(read[i], narrowed(narrowed(row[i], from), to)) << i;
+        }
+      }
+    }
+  }
 }
 
 TEST(KvCache, NoFreeBlockIsAnAnswerThatChangesNothing) {
