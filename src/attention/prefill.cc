@@ -12,7 +12,7 @@ namespace {
 // Queries of one work item (positions x query group): enough that converting a
 // chunk to f32 once costs little beside its arithmetic, few enough that their
 // accumulators stay in L2.
-constexpr std::uint32_t kItemQueries = 64;
+constexpr std::uint32_t kItemQueries = 128;
 
 // Consecutive query positions of one sequence against one KV head.
 struct PrefillItem {

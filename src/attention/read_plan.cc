@@ -1,6 +1,7 @@
 #include "attention/read_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kvarto {
 namespace {
@@ -39,7 +40,15 @@ class SharedReads {
     plan_branches(members, std::max(begin, common), std::max(begin, end));
   }
 
-  std::vector<Segment> take() { return std::move(segments_); }
+  // In the order of sequences and rows: block ids, which differ from run to run, must not decide
+  // how the work is divided.
+  std::vector<Segment> take() {
+    std::sort(segments_.begin(), segments_.end(), [](const Segment& a, const Segment& b) {
+      return std::pair(a.members.front(), a.rows.first) <
+             std::pair(b.members.front(), b.rows.first);
+    });
+    return std::move(segments_);
+  }
 
  private:
   // Rows from 0 on that all members hold in the same blocks.
@@ -83,6 +92,7 @@ class SharedReads {
   void add(std::span<const std::uint32_t> members, RowRange rows) {
     if (rows.num_rows() == 0) return;
     segments_.push_back({rows, {members.begin(), members.end()}});
+    std::sort(segments_.back().members.begin(), segments_.back().members.end());
   }
 
   std::span<const SequenceView> sequences_;
