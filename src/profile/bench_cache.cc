@@ -16,7 +16,9 @@ namespace {
 // measurement, and the reference of a repeated row is the same.
 constexpr std::uint64_t kDistinctRows = 1024;
 constexpr std::uint64_t kSeed = 20260101;
+// Far beyond any memory; products of these fit 64 bits.
 constexpr std::uint32_t kMaxBatch = 1u << 16;
+constexpr std::uint64_t kMaxTokens = std::uint64_t{1} << 40;
 
 Result<Element> element_of(Codec codec) {
   switch (codec) {
@@ -48,8 +50,12 @@ Status check(const AttentionBench& bench) {
       return refuse("head dim", dim, fmt::format("1 to {}", kMaxHeadDim));
     }
   }
-  if (bench.batch == 0) return refuse("batch", 0, "at least 1");
-  if (bench.kv_len == 0) return refuse("kv length", 0, "at least 1");
+  if (bench.batch == 0 || bench.batch > kMaxBatch) {
+    return refuse("batch", bench.batch, fmt::format("1 to {}", kMaxBatch));
+  }
+  if (bench.kv_len == 0 || bench.kv_len > kMaxTokens) {
+    return refuse("kv length", bench.kv_len, fmt::format("1 to {}", kMaxTokens));
+  }
   if (bench.q_len == 0 || bench.q_len > bench.kv_len) {
     return refuse("query length", bench.q_len, fmt::format("1 to the kv length {}", bench.kv_len));
   }
@@ -80,10 +86,6 @@ Result<BenchCache> BenchCache::create(const AttentionBench& bench, const KernelT
       choose_layout(stream_of(bench, bench.qk_dim), true, bench.layout, cache.block_size_);
   cache.v_layout_ =
       choose_layout(stream_of(bench, bench.v_dim), false, bench.layout, cache.block_size_);
-  if (bench.batch > kMaxBatch) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("batch: found {}, expected at most {}", bench.batch, kMaxBatch));
-  }
   cache.set_lengths();
   const std::uint64_t k_row = codec_bytes(bench.codec, bench.qk_dim).total() * bench.kv_heads;
   const std::uint64_t v_row = codec_bytes(bench.codec, bench.v_dim).total() * bench.kv_heads;
@@ -91,8 +93,9 @@ Result<BenchCache> BenchCache::create(const AttentionBench& bench, const KernelT
   const auto rows = checked_mul(all_blocks, cache.block_size_);
   const auto bytes = rows ? checked_mul(*rows, k_row + v_row) : std::nullopt;
   const auto query_floats =
-      checked_mul(bench.q_len * bench.batch, std::uint64_t{bench.q_heads} * bench.qk_dim);
-  constexpr std::uint64_t kMaxQueryFloats = std::uint64_t{1} << 32;
+      checked_mul(bench.q_len * bench.batch,
+                  std::uint64_t{bench.q_heads} * std::max(bench.qk_dim, bench.v_dim));
+  constexpr std::uint64_t kMaxQueryFloats = std::uint64_t{1} << 30;
   if (!bytes.has_value() || all_blocks > 0xffffffffu || bench.q_len > kMaxQueryFloats ||
       !query_floats.has_value() || *query_floats > kMaxQueryFloats) {
     return fail(ErrorCode::kInvalidArgument,

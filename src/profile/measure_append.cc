@@ -1,11 +1,11 @@
 #include "kvarto/measure_append.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <random>
-
-#include <fmt/format.h>
 
 #include "base/checked.h"
 
@@ -132,11 +132,11 @@ Result<AppendTiming> measure_append(const AppendCase& request) {
   const auto tokens = checked_add(request.warm_up_runs, request.runs);
   const auto length = tokens ? checked_add(*tokens, request.kv_len) : std::nullopt;
   if (request.runs == 0 || !length || *length > request.options.context) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("measure append: {} tokens, then {} and {} runs, expected at least 1 "
-                            "run and at most {} in all",
-                            request.kv_len, request.warm_up_runs, request.runs,
-                            request.options.context));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("measure append: {} tokens, then {} and {} runs, expected at least 1 "
+                    "run and at most {} in all",
+                    request.kv_len, request.warm_up_runs, request.runs, request.options.context));
   }
   CacheOptions options = request.options;
   options.is_populated = true;  // page faults are not what a long-running cache pays
@@ -158,8 +158,7 @@ Result<AppendTiming> measure_append(const AppendCase& request) {
     std::uint64_t bytes = 0;
     for (const SequenceId sequence : sequences) {
       KVARTO_TRY(const std::uint64_t written,
-                 write_newest(cache, sequence, request.kv_len + run + 1, writers,
-                              request.source));
+                 write_newest(cache, sequence, request.kv_len + run + 1, writers, request.source));
       bytes += written;
     }
     const double step_s = seconds_since(begin);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 
 #include "base/thread_pool.h"
 #include "kernels/dispatch.h"
@@ -179,14 +180,23 @@ Result<BenchReport> measure(const AttentionBench& asked, Phase phase) {
   return measurement.run(unique);
 }
 
+// No exception leaves the library.
+Result<BenchReport> reporting_memory(const AttentionBench& bench, Phase phase) {
+  try {
+    return measure(bench, phase);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kOutOfMemory, "bench: queries and outputs do not fit into memory");
+  }
+}
+
 }  // namespace
 
 Result<BenchReport> measure_decode(const AttentionBench& bench) {
-  return measure(bench, Phase::kDecode);
+  return reporting_memory(bench, Phase::kDecode);
 }
 
 Result<BenchReport> measure_prefill(const AttentionBench& bench) {
-  return measure(bench, Phase::kPrefill);
+  return reporting_memory(bench, Phase::kPrefill);
 }
 
 }  // namespace kvarto
