@@ -9,12 +9,12 @@
 // metadata_bytes_per_block <= 16; append share_of_decode <= 0.05, where a decode step is taken as
 // no more than one read of the K and V bytes, measured here as a plain stream.
 
+#include <benchmark/benchmark.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <numeric>
-
-#include <benchmark/benchmark.h>
 
 #include "kvarto/block_pool.h"
 #include "kvarto/kv_cache.h"
@@ -27,7 +27,8 @@ using namespace kvarto;
 Stream dense_stream(const char* name, CodecRole role, std::uint32_t heads, std::uint32_t dim) {
   Stream stream;
   stream.name = name;
-  stream.fields = {{.name = name, .heads = heads, .width = dim, .role = role, .codec = Codec::kF16}};
+  stream.fields = {
+      {.name = name, .heads = heads, .width = dim, .role = role, .codec = Codec::kF16}};
   return stream;
 }
 
@@ -67,8 +68,7 @@ void bookkeeping(benchmark::State& state) {
   // Rows of 2 x 1 f16 elements: 10 million tokens are 400 MB, of which none is touched.
   const ModelSpec model = dense_model(1, 1, 1);
   for (auto _ : state) {
-    const auto timing =
-        measure_bookkeeping(model, static_cast<std::uint64_t>(state.range(0)), 16);
+    const auto timing = measure_bookkeeping(model, static_cast<std::uint64_t>(state.range(0)), 16);
     if (!timing) {
       state.SkipWithError(timing.error().message.c_str());
       return;
@@ -80,7 +80,10 @@ void bookkeeping(benchmark::State& state) {
     state.counters["metadata_bytes_per_block"] = timing->metadata_bytes_per_block;
   }
 }
-BENCHMARK(bookkeeping)->Arg(100'000)->Arg(1'000'000)->Arg(10'000'000)
+BENCHMARK(bookkeeping)
+    ->Arg(100'000)
+    ->Arg(1'000'000)
+    ->Arg(10'000'000)
     ->Unit(benchmark::kMillisecond);
 
 void fork(benchmark::State& state) {
@@ -142,8 +145,14 @@ void append(benchmark::State& state) {
     state.counters["huge_pages"] = timing->has_huge_pages ? 1 : 0;
   }
 }
-BENCHMARK(append)->ArgNames({"hardware", "heads"})->Args({0, 32})->Args({1, 32})->Args({0, 8})
-    ->Args({1, 8})->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(append)
+    ->ArgNames({"hardware", "heads"})
+    ->Args({0, 32})
+    ->Args({1, 32})
+    ->Args({0, 8})
+    ->Args({1, 8})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

@@ -27,7 +27,7 @@ inline constexpr bool kIsDebugBuild = true;
 #endif
 
 struct CacheOptions {
-  std::uint64_t block_size = kDefaultBlockSize;    // tokens
+  std::uint64_t block_size = kDefaultBlockSize;  // tokens
   // One block holds a whole sequence: block_size is the context rounded up to whole tiles.
   bool is_contiguous = false;
   Layout layout = Layout::kHardware;
@@ -41,7 +41,7 @@ struct CacheOptions {
   // with which an append never lacks a block.
   std::vector<std::uint64_t> blocks_per_track;
   bool wants_huge_pages = true;
-  bool is_populated = false;                       // touch all pages at once
+  bool is_populated = false;  // touch all pages at once
   // Fill freed blocks with NaN patterns, so that a read after free shows.
   bool poisons_freed_blocks = kIsDebugBuild;
 };
@@ -91,11 +91,11 @@ struct TrackUsage {
   Track track;
   std::uint64_t num_blocks = 0;
   std::uint64_t num_free = 0;
-  std::uint64_t storage_bytes = 0;   // mapped
-  std::uint64_t metadata_bytes = 0;  // pool and block tables, as allocated
-  std::uint64_t resident_bytes = 0;  // pages that the kernel has given, of storage_bytes
-  std::uint64_t huge_page_bytes = 0; // of resident_bytes, in huge pages
-  bool is_huge_page_advised = false; // asked for, and the kernel took the advice
+  std::uint64_t storage_bytes = 0;    // mapped
+  std::uint64_t metadata_bytes = 0;   // pool and block tables, as allocated
+  std::uint64_t resident_bytes = 0;   // pages that the kernel has given, of storage_bytes
+  std::uint64_t huge_page_bytes = 0;  // of resident_bytes, in huge pages
+  bool is_huge_page_advised = false;  // asked for, and the kernel took the advice
 };
 
 // Const methods may be called concurrently. Methods that change sequences (all but `write`) need
@@ -157,8 +157,7 @@ class KvCache {
   // A new sequence of the first `num_tokens` tokens of `parent`, sharing all its blocks; neither
   // ever sees what the other writes later. Lengths below the parent's follow the rules of
   // truncate(). nullopt if num_sequences are alive. Takes no block. O(blocks).
-  [[nodiscard]] Result<std::optional<SequenceId>> fork(SequenceId parent,
-                                                       std::uint64_t num_tokens);
+  [[nodiscard]] Result<std::optional<SequenceId>> fork(SequenceId parent, std::uint64_t num_tokens);
 
   // Keeps the constant states of the present length for truncate() and fork(). The oldest snapshot
   // gives way when num_snapshots are held. Takes no block now, and one of each constant track when

@@ -22,11 +22,11 @@ struct AppendCase {
 };
 
 struct AppendTiming {
-  std::vector<double> step_s;       // each step: one token for all sequences, all layers
-  std::vector<double> reserve_s;    // of which KvCache::append, without writing rows
-  std::uint64_t bytes_per_step = 0; // cached bytes that a step writes
-  std::string isa;                  // what packed the rows
-  bool has_huge_pages = false;      // whether the kernel gave any
+  std::vector<double> step_s;        // each step: one token for all sequences, all layers
+  std::vector<double> reserve_s;     // of which KvCache::append, without writing rows
+  std::uint64_t bytes_per_step = 0;  // cached bytes that a step writes
+  std::string isa;                   // what packed the rows
+  bool has_huge_pages = false;       // whether the kernel gave any
 };
 
 // Measures decode-like growth. Errors: kInvalidArgument for counts that do not fit the context,
@@ -37,9 +37,9 @@ struct BookkeepingTiming {
   std::uint64_t num_tokens = 0;
   // Seconds from the first token to the end of each of equal steps.
   std::vector<double> elapsed_s;
-  double early_ns_per_token = 0;    // median of the first tenth of the steps
-  double late_ns_per_token = 0;     // median of the last tenth
-  double r_squared = 0;             // of elapsed time over tokens, a straight line fitted
+  double early_ns_per_token = 0;  // median of the first tenth of the steps
+  double late_ns_per_token = 0;   // median of the last tenth
+  double r_squared = 0;           // of elapsed time over tokens, a straight line fitted
   double metadata_bytes_per_block = 0;
 };
 

@@ -9,7 +9,7 @@ namespace kvarto {
 
 }  // namespace kvarto
 
-#define KVARTO_CHECK(condition)                  \
-  do {                                           \
-    if (!(condition)) ::kvarto::check_failed();  \
+#define KVARTO_CHECK(condition)                 \
+  do {                                          \
+    if (!(condition)) ::kvarto::check_failed(); \
   } while (false)

@@ -87,9 +87,9 @@ Status BlockPool::verify() const {
     ++length;
   }
   if (length != num_free_) {
-    return fail(ErrorCode::kCorruptData,
-                fmt::format("block pool: {} blocks in the free queue, expected {}", length,
-                            num_free_));
+    return fail(
+        ErrorCode::kCorruptData,
+        fmt::format("block pool: {} blocks in the free queue, expected {}", length, num_free_));
   }
   for (std::size_t block = 0; block < ref_counts_.size(); ++block) {
     if (ref_counts_[block] == 0 && !is_queued[block]) {

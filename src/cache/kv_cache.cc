@@ -2,11 +2,11 @@
 
 #include "kvarto/kv_cache.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/checked.h"
@@ -42,8 +42,7 @@ std::span<std::uint32_t> KvCache::Impl::table(std::uint32_t track, std::uint32_t
   return std::span(store.tables).subspan(slot * store.table_entries, store.table_entries);
 }
 
-std::span<const std::uint32_t> KvCache::Impl::table(std::uint32_t track,
-                                                    std::uint32_t slot) const {
+std::span<const std::uint32_t> KvCache::Impl::table(std::uint32_t track, std::uint32_t slot) const {
   const TrackStore& store = stores[track];
   return std::span(store.tables).subspan(slot * store.table_entries, store.table_entries);
 }
@@ -102,8 +101,7 @@ void KvCache::Impl::clear_tail(const TrackStore& store, std::uint32_t block,
   }
 }
 
-void KvCache::Impl::drop_front(std::uint32_t track, std::uint32_t slot,
-                               std::uint64_t num_blocks) {
+void KvCache::Impl::drop_front(std::uint32_t track, std::uint32_t slot, std::uint64_t num_blocks) {
   if (num_blocks == 0) return;
   TableRange& range = sequences[slot].ranges[track];
   const std::span<std::uint32_t> entries = table(track, slot);

@@ -1,8 +1,8 @@
 // Growth: append, trim, and the removal of rows by a policy.
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "base/check.h"
 #include "base/checked.h"
@@ -85,8 +85,7 @@ Result<Grant> KvCache::append(SequenceId id, std::uint64_t num_tokens) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("append: {} tokens leave {} blocks where the rows kept are at most "
                               "{}, expected keep_rows() before",
-                              num_tokens, held + plan.num_taken,
-                              to_string(store.track.lifetime)));
+                              num_tokens, held + plan.num_taken, to_string(store.track.lifetime)));
     }
     if (plan.num_needed() > store.pool.num_free() + plan.num_freed) return Grant::kNoFreeBlock;
     impl.append_plans[track] = plan;
@@ -148,8 +147,8 @@ Grant KvCache::Impl::move_rows(std::uint32_t track, std::uint32_t slot,
   for (std::uint64_t to = unmoved; to < rows.size(); ++to) {
     for (const StreamId id : store.slices) {
       const SliceArray& slice = slices[static_cast<std::uint32_t>(id)];
-      copy_row(slice.shape, slice_begin(slice, entries[rows[to] / per_block]),
-               rows[to] % per_block, slice_begin(slice, entries[to / per_block]), to % per_block);
+      copy_row(slice.shape, slice_begin(slice, entries[rows[to] / per_block]), rows[to] % per_block,
+               slice_begin(slice, entries[to / per_block]), to % per_block);
     }
   }
   drop_back(track, slot, range.num_blocks - end);

@@ -1,9 +1,9 @@
 // What KvCache::create does: validate, size, and only then allocate.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/checked.h"
 #include "cache/kv_cache_impl.h"
@@ -20,9 +20,8 @@ Status invalid(std::string_view option, std::uint64_t found, std::string_view ex
 
 Status check_stream(const LayerGroup& group, const Stream& stream) {
   const auto bad = [&](std::string_view what) -> Status {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("model: {} layer, stream {}: {}", group.architecture, stream.name,
-                            what));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("model: {} layer, stream {}: {}",
+                                                         group.architecture, stream.name, what));
   };
   if (stream.fields.empty()) return bad("no fields, expected at least 1");
   if (stream.tokens_per_row == 0) return bad("0 tokens per row, expected at least 1");
@@ -173,17 +172,17 @@ void KvCache::Impl::add_slices(std::uint32_t track_index, std::uint64_t num_bloc
     const LayerGroup& group = model.groups[part.group];
     const Stream& whole = group.streams[part.stream];
     const SliceShape shape =
-        slice_shape(stream_on_rank(whole, options.tensor_parallel),
-                    is_key_stream(group, whole), options.layout, store.track.rows_per_block);
+        slice_shape(stream_on_rank(whole, options.tensor_parallel), is_key_stream(group, whole),
+                    options.layout, store.track.rows_per_block);
     for (const std::uint32_t layer : group.layers) {
       store.slices.push_back(StreamId{static_cast<std::uint32_t>(slices.size())});
       slices.push_back({.track = track_index,
-                             .group = part.group,
-                             .stream = part.stream,
-                             .layer = layer,
-                             .offset_bytes = offset,
-                             .slice_bytes = part.slice_bytes(),
-                             .shape = shape});
+                        .group = part.group,
+                        .stream = part.stream,
+                        .layer = layer,
+                        .offset_bytes = offset,
+                        .slice_bytes = part.slice_bytes(),
+                        .shape = shape});
       offset += part.slice_bytes() * num_blocks;
     }
   }

@@ -78,10 +78,10 @@ struct Sequence {
 
 // What an append does to one track, found before anything is done.
 struct AppendPlan {
-  std::uint64_t num_dropped = 0;   // blocks at the begin that leave
-  std::uint64_t num_freed = 0;     // of these, blocks that nobody else names
-  std::uint64_t num_taken = 0;     // new blocks at the end
-  bool copies_tail = false;        // the last block is shared and will be written
+  std::uint64_t num_dropped = 0;  // blocks at the begin that leave
+  std::uint64_t num_freed = 0;    // of these, blocks that nobody else names
+  std::uint64_t num_taken = 0;    // new blocks at the end
+  bool copies_tail = false;       // the last block is shared and will be written
   [[nodiscard]] std::uint64_t num_needed() const { return num_taken + (copies_tail ? 1 : 0); }
 };
 
@@ -90,8 +90,8 @@ struct KvCache::Impl {
   CacheOptions options;
   const KernelTable* kernels = nullptr;  // converts and packs rows
   std::vector<Track> tracks;
-  std::vector<TrackStore> stores;   // one a track
-  std::vector<SliceArray> slices;   // by StreamId
+  std::vector<TrackStore> stores;  // one a track
+  std::vector<SliceArray> slices;  // by StreamId
   std::vector<StepStore> step_stores;
   std::vector<Sequence> sequences;  // by slot
   std::vector<std::uint32_t> free_slots;
@@ -106,8 +106,7 @@ struct KvCache::Impl {
   [[nodiscard]] SequenceId id_of(std::uint32_t slot) const;
   [[nodiscard]] Result<const SliceArray*> slice_of(StreamId id) const;
   [[nodiscard]] std::span<std::uint32_t> table(std::uint32_t track, std::uint32_t slot);
-  [[nodiscard]] std::span<const std::uint32_t> table(std::uint32_t track,
-                                                     std::uint32_t slot) const;
+  [[nodiscard]] std::span<const std::uint32_t> table(std::uint32_t track, std::uint32_t slot) const;
   [[nodiscard]] std::byte* slice_begin(const SliceArray& slice, std::uint32_t block) const;
   // Takes a block, all zeros unless its bytes will be replaced at once. Requires: one is free.
   enum class Content : std::uint8_t { kZeros, kReplaced };

@@ -1,8 +1,8 @@
 // Rows and views: where the bytes of a stream lie, writing and reading them.
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "base/check.h"
 #include "base/checked.h"
@@ -59,13 +59,11 @@ Result<StreamId> KvCache::find_stream(std::uint32_t layer, std::string_view name
                           layer, name));
 }
 
-Result<KvCache::Impl::RowPlace> KvCache::Impl::place_of(const SliceArray& slice,
-                                                        std::uint32_t slot,
+Result<KvCache::Impl::RowPlace> KvCache::Impl::place_of(const SliceArray& slice, std::uint32_t slot,
                                                         std::uint64_t row) const {
   const TrackStore& store = stores[slice.track];
   const TableRange& range = sequences[slot].ranges[slice.track];
-  const std::uint64_t rows =
-      num_rows(store.track, sequences[slot].num_tokens, range.removed_rows);
+  const std::uint64_t rows = num_rows(store.track, sequences[slot].num_tokens, range.removed_rows);
   const std::uint64_t per_block = store.track.rows_per_block;
   const std::uint64_t logical = row / per_block;
   if (row >= rows || logical < range.first_block ||
@@ -89,10 +87,10 @@ Status KvCache::write(SequenceId sequence, StreamId stream, std::uint64_t first_
   KVARTO_TRY(const SliceArray* slice, impl.slice_of(stream));
   const std::string& name = impl.model.groups[slice->group].streams[slice->stream].name;
   if (!slice->shape.is_plain() || !is_plain(source.codec)) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("stream {}: writing {} rows from {}, expected f32, f16 or bf16", name,
-                            codec_info(slice->shape.fields[0].codec).name,
-                            codec_info(source.codec).name));
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("stream {}: writing {} rows from {}, expected f32, f16 or bf16", name,
+                    codec_info(slice->shape.fields[0].codec).name, codec_info(source.codec).name));
   }
   const std::uint64_t row_bytes =
       slice->shape.row_elements() * codec_info(source.codec).element_bits / 8;
@@ -106,9 +104,9 @@ Status KvCache::write(SequenceId sequence, StreamId stream, std::uint64_t first_
   // All rows are looked at before any is written.
   for (std::uint64_t done = 0; done < count;) {
     if (first_row + done < first_row) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("stream {}: row {} and {} more overflow 64 bits", name, first_row,
-                              count));
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("stream {}: row {} and {} more overflow 64 bits", name, first_row, count));
     }
     KVARTO_TRY(const Impl::RowPlace place, impl.place_of(*slice, slot, first_row + done));
     if (impl.is_shared(impl.stores[slice->track], place.block)) {

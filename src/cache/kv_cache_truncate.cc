@@ -1,8 +1,8 @@
 // Going back: truncation rules, snapshots of constant states, forks.
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "base/check.h"
 #include "cache/kv_cache_impl.h"
@@ -56,10 +56,9 @@ Status KvCache::Impl::check_length(std::uint32_t slot, std::uint64_t num_tokens)
           num_tokens % stream.truncate.tokens != 0) {
         return refusal(fmt::format("expected a multiple of {}", stream.truncate.tokens));
       }
-      if (stream.truncate.kind == Truncate::Kind::kSnapshot &&
-          !snapshot_at(sequence, num_tokens)) {
-        return refusal(fmt::format("expected the length of a snapshot, {}",
-                                   snapshot_lengths(sequence)));
+      if (stream.truncate.kind == Truncate::Kind::kSnapshot && !snapshot_at(sequence, num_tokens)) {
+        return refusal(
+            fmt::format("expected the length of a snapshot, {}", snapshot_lengths(sequence)));
       }
     }
   }

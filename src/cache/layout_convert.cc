@@ -1,8 +1,8 @@
 #include "kvarto/layout_convert.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "base/checked.h"
 #include "cache/slice.h"
@@ -18,9 +18,8 @@ bool is_key_stream(const LayerGroup& group, const Stream& stream) {
   });
 }
 
-Status convert_layout(const SliceLayout& slice, Layout from_layout,
-                      std::span<const std::byte> from, Layout to_layout,
-                      std::span<std::byte> to) {
+Status convert_layout(const SliceLayout& slice, Layout from_layout, std::span<const std::byte> from,
+                      Layout to_layout, std::span<std::byte> to) {
   if (slice.stream >= slice.group.streams.size() ||
       slice.group.streams[slice.stream].fields.empty()) {
     return fail(ErrorCode::kInvalidArgument,
@@ -30,11 +29,11 @@ Status convert_layout(const SliceLayout& slice, Layout from_layout,
   const Stream& stream = slice.group.streams[slice.stream];
   const auto bytes = checked_mul(row_bytes(stream).total(), slice.rows);
   if (!bytes || from.size() < *bytes || to.size() < *bytes) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("convert layout: stream {}: {} and {} bytes, expected at least those of "
-                            "{} rows of {}",
-                            stream.name, from.size(), to.size(), slice.rows,
-                            row_bytes(stream).total()));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("convert layout: stream {}: {} and {} bytes, expected at least those of "
+                    "{} rows of {}",
+                    stream.name, from.size(), to.size(), slice.rows, row_bytes(stream).total()));
   }
   const bool is_key = is_key_stream(slice.group, stream);
   convert_slice(slice_shape(stream, is_key, from_layout, slice.rows), from.data(),

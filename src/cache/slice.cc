@@ -44,8 +44,7 @@ void copy_head(const FieldShape& from_field, const std::byte* from, HeadPlace fr
                std::byte* to, HeadPlace to_place) {
   const std::uint64_t unit = from_field.unit_bytes;
   if (from_place.step_bytes == unit && to_place.step_bytes == unit) {
-    std::memmove(to + to_place.offset_bytes, from + from_place.offset_bytes,
-                 from_field.head_bytes);
+    std::memmove(to + to_place.offset_bytes, from + from_place.offset_bytes, from_field.head_bytes);
     return;
   }
   for (std::uint64_t i = 0; i < from_field.head_bytes / unit; ++i) {
@@ -84,9 +83,12 @@ void copy_one_row(const RowOf<const std::byte>& from, const RowOf<std::byte>& to
 
 Element element_of(Codec codec) {
   switch (codec) {
-    case Codec::kF32: return Element::kF32;
-    case Codec::kF16: return Element::kF16;
-    default: return Element::kBF16;
+    case Codec::kF32:
+      return Element::kF32;
+    case Codec::kF16:
+      return Element::kF16;
+    default:
+      return Element::kBF16;
   }
 }
 
@@ -117,8 +119,7 @@ void write_head(const FieldShape& field, const std::byte* from, Codec from_codec
   const std::uint64_t from_bytes = codec_info(from_codec).element_bits / 8;
   const auto to_f32 = kernels.to_f32[static_cast<int>(element_of(from_codec))];
   const auto element = static_cast<int>(element_of(field.codec));
-  const auto from_f32 =
-      step == unit ? kernels.from_f32[element] : kernels.from_f32_tile[element];
+  const auto from_f32 = step == unit ? kernels.from_f32[element] : kernels.from_f32_tile[element];
   for (std::uint32_t done = 0; done < field.width; done += kSlabFloats) {
     const std::uint32_t count = std::min(kSlabFloats, field.width - done);
     to_f32(from + done * from_bytes, slab, count);
@@ -169,9 +170,8 @@ SliceShape row_by_row_shape(const Stream& stream, std::uint64_t rows) {
     const CodecBytes head = codec_bytes(field.codec, field.width);
     const std::uint64_t head_stride = stream.scales_in_footer ? head.payload : head.total();
     part.offset_bytes = offset;
-    part.layout = {.order = RowOrder::kRowHead,
-                   .head_stride_bytes = head_stride,
-                   .row_stride_bytes = stride};
+    part.layout = {
+        .order = RowOrder::kRowHead, .head_stride_bytes = head_stride, .row_stride_bytes = stride};
     offset += head_stride * field.heads;
     shape.fields.push_back(part);
   }
@@ -268,8 +268,8 @@ void read_rows(const SliceShape& shape, const std::byte* slice, RowRun rows, flo
   });
 }
 
-void copy_row(const SliceShape& shape, const std::byte* from, std::uint64_t from_row,
-              std::byte* to, std::uint64_t to_row) {
+void copy_row(const SliceShape& shape, const std::byte* from, std::uint64_t from_row, std::byte* to,
+              std::uint64_t to_row) {
   copy_one_row({shape, from, from_row}, {shape, to, to_row});
 }
 

@@ -17,8 +17,8 @@ namespace kvarto {
 struct FieldShape {
   Codec codec{};
   std::uint32_t heads = 0;
-  std::uint32_t width = 0;         // elements a head
-  std::uint64_t head_bytes = 0;    // payload of one head
+  std::uint32_t width = 0;       // elements a head
+  std::uint64_t head_bytes = 0;  // payload of one head
   // What kHeadTiles transposes: an element, or a byte of packed elements.
   std::uint32_t unit_bytes = 1;
   std::uint64_t offset_bytes = 0;  // of row 0, head 0 in the slice
@@ -31,7 +31,7 @@ struct FooterShape {
   std::uint64_t offset_bytes = 0;
   std::uint64_t piece_bytes = 0;  // 0 = none
   std::uint32_t heads = 1;
-  bool is_head_major = false;     // [head][row] instead of [row][head]
+  bool is_head_major = false;  // [head][row] instead of [row][head]
 };
 
 struct SliceShape {
@@ -79,8 +79,8 @@ void read_rows(const SliceShape& shape, const std::byte* slice, RowRun rows, flo
 
 // Copies row `from_row` of one slice to row `to_row` of another of the same shape; they may be the
 // same slice.
-void copy_row(const SliceShape& shape, const std::byte* from, std::uint64_t from_row,
-              std::byte* to, std::uint64_t to_row);
+void copy_row(const SliceShape& shape, const std::byte* from, std::uint64_t from_row, std::byte* to,
+              std::uint64_t to_row);
 
 // Copies all rows from one layout to another. Requires: equal rows and fields, layouts apart.
 void convert_slice(const SliceShape& from_shape, const std::byte* from, const SliceShape& to_shape,

@@ -1,5 +1,6 @@
 #include "cache/storage.h"
 
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -11,8 +12,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/checked.h"
 #include "kvarto/tracks.h"
@@ -71,10 +70,9 @@ std::uint64_t group_available_bytes() {
     const char* stat;
   };
   constexpr Group kGroups[] = {
-      {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current",
-       "/sys/fs/cgroup/memory.stat"},
-      {"/sys/fs/cgroup/memory/memory.limit_in_bytes",
-       "/sys/fs/cgroup/memory/memory.usage_in_bytes", "/sys/fs/cgroup/memory/memory.stat"}};
+      {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat"},
+      {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+       "/sys/fs/cgroup/memory/memory.stat"}};
   std::uint64_t available = std::uint64_t{1} << 63;
   for (const Group& group : kGroups) {
     const auto limit = number_in(group.limit);
@@ -114,8 +112,8 @@ Result<Storage> Storage::map(std::uint64_t bytes, bool wants_huge_pages) {
   if (bytes > (std::uint64_t{1} << 62)) return tl::unexpected(no_memory(bytes, ENOMEM));
   // Room to move the begin to a huge page's, and an inaccessible page on either side.
   const std::uint64_t reserved = bytes + 2 * kHugePageBytes;
-  void* reservation = mmap(nullptr, reserved, PROT_NONE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* reservation =
+      mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reservation == MAP_FAILED) return tl::unexpected(no_memory(bytes, errno));
   storage.reservation_ = reservation;
   storage.reservation_bytes_ = reserved;

@@ -1,8 +1,8 @@
-#include <deque>
-#include <map>
-
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+
+#include <deque>
+#include <map>
 
 #include "kvarto/block_pool.h"
 

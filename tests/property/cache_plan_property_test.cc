@@ -34,8 +34,8 @@ Field any_field(int index) {
   field.name = "f" + std::to_string(index);
   field.heads = *inRange(1u, 6u);
   field.width = 32 * *inRange(1u, 5u);
-  field.role = *rc::gen::element(CodecRole::kKey, CodecRole::kValue, CodecRole::kIndex,
-                                 CodecRole::kFixed);
+  field.role =
+      *rc::gen::element(CodecRole::kKey, CodecRole::kValue, CodecRole::kIndex, CodecRole::kFixed);
   field.native = *rc::gen::element(Codec::kBF16, Codec::kF32, Codec::kFp8Scaled128, Codec::kBit);
   return field;
 }
@@ -161,9 +161,10 @@ TEST_P(EveryArchitecture, AllocatesAndGrowsAndAccountsAsPlanned) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, EveryArchitecture, ::testing::ValuesIn(all_architectures()),
-    [](const ::testing::TestParamInfo<NamedLayer>& param) { return std::string(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, EveryArchitecture, ::testing::ValuesIn(all_architectures()),
+                         [](const ::testing::TestParamInfo<NamedLayer>& param) {
+                           return std::string(param.param.name);
+                         });
 
 }  // namespace
 }  // namespace kvarto

@@ -2,11 +2,11 @@
 // schedules of append, write, fork, truncate, snapshot, trim, keep and free. Whatever a live
 // sequence can read is what it wrote itself or inherited; nothing of another ever shows.
 
-#include <map>
-#include <optional>
-
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+
+#include <map>
+#include <optional>
 
 #include "cache_models.h"
 
@@ -19,8 +19,8 @@ using Rows = std::map<std::uint64_t, float>;
 struct NaiveSequence {
   SequenceId id{};
   std::uint64_t num_tokens = 0;
-  std::vector<Rows> rows;                  // one map a stream; unwritten rows are absent
-  std::vector<std::uint64_t> removed;      // rows that keep_rows took, one number a stream
+  std::vector<Rows> rows;              // one map a stream; unwritten rows are absent
+  std::vector<std::uint64_t> removed;  // rows that keep_rows took, one number a stream
   std::map<std::uint64_t, std::vector<Rows>> snapshots;
 };
 
@@ -38,10 +38,17 @@ std::uint64_t first_visible(const Stream& stream, std::uint64_t tokens) {
     const std::uint64_t life = stream.lifetime.tokens;
     bool is_visible = true;
     switch (stream.lifetime.kind) {
-      case Lifetime::Kind::kWindow: is_visible = newer_rows < life; break;
-      case Lifetime::Kind::kTtl: is_visible = newer_rows * stream.tokens_per_row < life; break;
-      case Lifetime::Kind::kChunk: is_visible = first / life == (tokens - 1) / life; break;
-      default: break;
+      case Lifetime::Kind::kWindow:
+        is_visible = newer_rows < life;
+        break;
+      case Lifetime::Kind::kTtl:
+        is_visible = newer_rows * stream.tokens_per_row < life;
+        break;
+      case Lifetime::Kind::kChunk:
+        is_visible = first / life == (tokens - 1) / life;
+        break;
+      default:
+        break;
     }
     if (is_visible) break;
     ++first;
@@ -60,15 +67,23 @@ class Schedule {
     const std::size_t index = *inRange<std::size_t>(0, sequences_.size());
     NaiveSequence& sequence = sequences_[index];
     switch (kind) {
-      case 1: return free(index);
+      case 1:
+        return free(index);
       case 2:
-      case 3: return fork(index);
+      case 3:
+        return fork(index);
       case 4:
-      case 5: return truncate(sequence);
-      case 6: RC_ASSERT(cache_.trim(sequence.id).has_value()); return;
-      case 7: return snapshot(sequence);
-      case 8: return keep(sequence);
-      default: return append(sequence);
+      case 5:
+        return truncate(sequence);
+      case 6:
+        RC_ASSERT(cache_.trim(sequence.id).has_value());
+        return;
+      case 7:
+        return snapshot(sequence);
+      case 8:
+        return keep(sequence);
+      default:
+        return append(sequence);
     }
   }
 
@@ -101,8 +116,7 @@ class Schedule {
 
   void append(NaiveSequence& sequence) {
     const std::uint64_t room = cache_.options().context - sequence.num_tokens;
-    const std::uint64_t count =
-        *inRange<std::uint64_t>(1, cache_.options().micro_batch + 1);
+    const std::uint64_t count = *inRange<std::uint64_t>(1, cache_.options().micro_batch + 1);
     const auto grant = cache_.append(sequence.id, count);
     if (count > room) {
       RC_ASSERT(!grant.has_value());
@@ -142,8 +156,8 @@ class Schedule {
   void write(NaiveSequence& sequence, std::size_t s, std::uint64_t row) {
     const float stamp = next_stamp_++;
     const std::vector<float> values = {stamp, -stamp};
-    const auto status = cache_.write(sequence.id, StreamId{static_cast<std::uint32_t>(s)}, row,
-                                     source_of(values));
+    const auto status =
+        cache_.write(sequence.id, StreamId{static_cast<std::uint32_t>(s)}, row, source_of(values));
     RC_ASSERT(status.has_value());
     sequence.rows[s][row] = stamp;
   }
@@ -153,8 +167,7 @@ class Schedule {
     for (std::size_t s = 0; s < streams_.size(); ++s) {
       const Stream& stream = streams_[s];
       if (sequence.removed[s] > 0) return false;
-      const auto view =
-          *cache_.sequence_view(sequence.id, StreamId{static_cast<std::uint32_t>(s)});
+      const auto view = *cache_.sequence_view(sequence.id, StreamId{static_cast<std::uint32_t>(s)});
       const std::uint64_t rows_per_block = cache_.tracks()[track_of(s)].rows_per_block;
       const std::uint64_t first = first_visible(stream, length);
       if (first < born(stream, length) && stream.lifetime.kind != Lifetime::Kind::kConstant &&
@@ -332,8 +345,7 @@ RC_GTEST_PROP(KvCacheProperty, AgreesWithANaiveCacheUnderAnySchedule, ()) {
 // One sequence alone holds what the planner says, token by token.
 RC_GTEST_PROP(KvCacheProperty, HoldsAsManyBlocksAsTheTracksSay, ()) {
   std::vector<Stream> streams = any_streams();
-  std::erase_if(streams,
-                [](const Stream& s) { return s.lifetime.kind == Lifetime::Kind::kKept; });
+  std::erase_if(streams, [](const Stream& s) { return s.lifetime.kind == Lifetime::Kind::kKept; });
   if (streams.empty()) return;
   const ModelSpec model = model_of(streams);
   CacheOptions options = any_options(model);
@@ -341,8 +353,8 @@ RC_GTEST_PROP(KvCacheProperty, HoldsAsManyBlocksAsTheTracksSay, ()) {
   KvCache cache = *KvCache::create(model, options);
   const SequenceId sequence = *cache.create_sequence();
   for (std::uint64_t tokens = 0; tokens < options.context;) {
-    const std::uint64_t count = std::min(options.context - tokens,
-                                         *inRange<std::uint64_t>(1, options.micro_batch + 1));
+    const std::uint64_t count =
+        std::min(options.context - tokens, *inRange<std::uint64_t>(1, options.micro_batch + 1));
     RC_ASSERT(*cache.append(sequence, count) == Grant::kDone);
     tokens += count;
     if (count > 1) RC_ASSERT(cache.trim(sequence).has_value());

@@ -13,7 +13,9 @@ using rc::gen::inRange;
 
 // K and V, or one row of two fields, in any codec.
 LayerGroup any_group() {
-  const auto codec = [] { return all_codecs()[*inRange<std::size_t>(0, all_codecs().size())].codec; };
+  const auto codec = [] {
+    return all_codecs()[*inRange<std::size_t>(0, all_codecs().size())].codec;
+  };
   ModelSpec model = dense_model(*inRange(1u, 5u), 32 * *inRange(1u, 4u), codec());
   LayerGroup group = model.groups[0];
   if (*rc::gen::arbitrary<bool>()) {
@@ -38,12 +40,12 @@ RC_GTEST_PROP(LayoutProperty, ToHardwareAndBackIsBitExact, ()) {
   }
   std::vector<std::byte> hardware(bytes);
   const SliceLayout slice{group, stream, rows};
-  RC_ASSERT(convert_layout(slice, Layout::kGeneric, generic, Layout::kHardware, hardware)
-                .has_value());
+  RC_ASSERT(
+      convert_layout(slice, Layout::kGeneric, generic, Layout::kHardware, hardware).has_value());
   std::vector<std::byte> returned = generic;
   for (std::byte& byte : returned) byte = ~byte;  // none is right by chance
-  RC_ASSERT(convert_layout(slice, Layout::kHardware, hardware, Layout::kGeneric, returned)
-                .has_value());
+  RC_ASSERT(
+      convert_layout(slice, Layout::kHardware, hardware, Layout::kGeneric, returned).has_value());
   RC_ASSERT(returned == generic);
 }
 

@@ -1,9 +1,9 @@
 #include "base/float16.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <limits>
-
-#include <gtest/gtest.h>
 
 namespace kvarto {
 namespace {
@@ -25,8 +25,8 @@ TEST(Float16, WidensByTheStandard) {
   for (std::uint32_t bits = 0; bits < 0x7C00; ++bits) {
     const int exponent = static_cast<int>(bits >> 10);
     const double fraction = bits & 0x3FF;
-    const double expected = exponent == 0 ? std::ldexp(fraction, -24)
-                                          : std::ldexp(1024 + fraction, exponent - 25);
+    const double expected =
+        exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
     EXPECT_EQ(float_from_f16(static_cast<std::uint16_t>(bits)), expected) << bits;
   }
 }

@@ -1,10 +1,10 @@
 #include "kvarto/kv_cache.h"
 
-#include <cmath>
-#include <cstring>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
 
 #include "base/float16.h"
 #include "cache_models.h"
@@ -133,9 +133,8 @@ TEST(KvCache, NoFreeBlockIsAnAnswerThatChangesNothing) {
 
 TEST(KvCache, GivesBackABlockOfAWindowWhenItsLastRowHasLeft) {
   CacheOptions options = small_options();
-  KvCache cache =
-      cache_of(model_of({plain_stream("k"), plain_stream("w", {Lifetime::Kind::kWindow, 6})}),
-               options);
+  KvCache cache = cache_of(
+      model_of({plain_stream("k"), plain_stream("w", {Lifetime::Kind::kWindow, 6})}), options);
   const SequenceId sequence = *cache.create_sequence();
   const StreamId w = *cache.find_stream(0, "w");
   append_and_write(cache, sequence, {w}, 9);
@@ -150,8 +149,8 @@ TEST(KvCache, GivesBackABlockOfAWindowWhenItsLastRowHasLeft) {
 }
 
 TEST(KvCache, HoldsWhatTheFirstOfSeveralNewTokensSeesUntilTrimmed) {
-  KvCache cache = cache_of(model_of({plain_stream("w", {Lifetime::Kind::kWindow, 4})}),
-                           small_options());
+  KvCache cache =
+      cache_of(model_of({plain_stream("w", {Lifetime::Kind::kWindow, 4})}), small_options());
   const SequenceId sequence = *cache.create_sequence();
   ASSERT_TRUE(cache.append(sequence, 8));
   ASSERT_TRUE(cache.append(sequence, 8));
@@ -208,8 +207,8 @@ TEST(KvCache, RefusesToWriteABlockThatAForkShares) {
 }
 
 TEST(KvCache, CopiesASharedStateBeforeItAdvances) {
-  KvCache cache = cache_of(model_of({state_stream("s", {Truncate::Kind::kAny, 0})}),
-                           small_options());
+  KvCache cache =
+      cache_of(model_of({state_stream("s", {Truncate::Kind::kAny, 0})}), small_options());
   const SequenceId parent = *cache.create_sequence();
   ASSERT_TRUE(cache.append(parent, 1));
   const std::vector<float> one = {1, 1};
@@ -256,9 +255,9 @@ TEST(KvCache, TruncatesABoundaryStreamToItsMultiplesAndZeroesItsState) {
 TEST(KvCache, TruncatesASnapshotStreamToItsSnapshotsAndRestoresTheState) {
   CacheOptions options = small_options();
   options.num_snapshots = 2;
-  KvCache cache = cache_of(
-      model_of({plain_stream("k"), state_stream("state", {Truncate::Kind::kSnapshot, 0})}),
-      options);
+  KvCache cache =
+      cache_of(model_of({plain_stream("k"), state_stream("state", {Truncate::Kind::kSnapshot, 0})}),
+               options);
   const StreamId state = *cache.find_stream(0, "state");
   const SequenceId sequence = *cache.create_sequence();
   for (int token = 1; token <= 6; ++token) {
@@ -318,8 +317,7 @@ TEST(KvCache, RefusesWrongShapesTypesAndPlaces) {
             ErrorCode::kUnsupported);
   RowSource quantised = source_of(row);
   quantised.codec = Codec::kInt8;
-  EXPECT_EQ(cache.write(sequence, StreamId{0}, 0, quantised).error().code,
-            ErrorCode::kUnsupported);
+  EXPECT_EQ(cache.write(sequence, StreamId{0}, 0, quantised).error().code, ErrorCode::kUnsupported);
   EXPECT_FALSE(cache.append(sequence, 9)) << "more than the micro-batch";
   EXPECT_FALSE(cache.find_stream(0, "v"));
   EXPECT_FALSE(cache.find_stream(1, "k"));
@@ -414,8 +412,7 @@ TEST(KvCache, ShowsKAndVOfALayerToAttention) {
   ASSERT_TRUE(cache.append(a, 5));
   ASSERT_TRUE(cache.append(b, 1));
   const std::vector<SequenceId> batch = {b, a};
-  const auto view =
-      cache.view(*cache.find_stream(1, "k"), *cache.find_stream(1, "v"), batch);
+  const auto view = cache.view(*cache.find_stream(1, "k"), *cache.find_stream(1, "v"), batch);
   ASSERT_TRUE(view);
   const CacheView& seen = view->cache();
   EXPECT_EQ(seen.rows_per_block, 4u);

@@ -1,8 +1,8 @@
 #include "kvarto/layout_convert.h"
 
-#include <cstring>
-
 #include <gtest/gtest.h>
+
+#include <cstring>
 
 #include "cache_models.h"
 
@@ -45,10 +45,10 @@ TEST(LayoutConvert, KeepsValuesRowByRowButHeadAfterHead) {
 TEST(LayoutConvert, RefusesSpansThatAreTooShort) {
   const ModelSpec model = dense_model(2, 4, Codec::kF16);
   std::vector<std::byte> bytes(100);
-  EXPECT_FALSE(convert_layout({model.groups[0], 0, 16}, Layout::kGeneric, bytes,
-                              Layout::kHardware, bytes));
-  EXPECT_FALSE(convert_layout({model.groups[0], 2, 1}, Layout::kGeneric, bytes,
-                              Layout::kHardware, bytes));
+  EXPECT_FALSE(
+      convert_layout({model.groups[0], 0, 16}, Layout::kGeneric, bytes, Layout::kHardware, bytes));
+  EXPECT_FALSE(
+      convert_layout({model.groups[0], 2, 1}, Layout::kGeneric, bytes, Layout::kHardware, bytes));
 }
 
 }  // namespace

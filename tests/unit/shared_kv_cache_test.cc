@@ -1,10 +1,10 @@
 #include "kvarto/shared_kv_cache.h"
 
+#include <gtest/gtest.h>
+
 #include <atomic>
 #include <random>
 #include <thread>
-
-#include <gtest/gtest.h>
 
 #include "cache_models.h"
 
