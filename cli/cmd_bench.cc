@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "kvarto/measure.h"
+#include "kvarto/measure_append.h"
 #include "numbers.h"
 
 namespace kvarto::cli {
@@ -252,12 +253,15 @@ void add_row(const AttentionBench& bench, const BenchReport& report, Table& tabl
 Result<ExitCode> run_attention(const Asked& asked, Output& out) {
   KVARTO_TRY(const std::vector<AttentionBench> benches, benches_of(asked));
   const bool is_decode = asked.what == "decode";
+  const bool is_append = asked.what == "append";
   Json list = Json::array();
   Table table = attention_table();
   for (AttentionBench bench : benches) {
     if (is_decode) bench.q_len = 1;
-    KVARTO_TRY(const BenchReport report,
-               is_decode ? measure_decode(bench) : measure_prefill(bench));
+    if (is_append) bench.q_len = asked.q_len.value_or(1);
+    KVARTO_TRY(const BenchReport report, is_decode   ? measure_decode(bench)
+                                         : is_append ? measure_append(bench)
+                                                     : measure_prefill(bench));
     list.push_back(report_json(bench, report));
     add_row(bench, report, table);
   }
@@ -265,7 +269,7 @@ Result<ExitCode> run_attention(const Asked& asked, Output& out) {
     out.verbatim((list.size() == 1 ? list.front() : list).dump(2) + "\n");
     return ExitCode::kDone;
   }
-  out.heading(fmt::format("{}, arithmetic f32", asked.what));
+  out.heading(is_append ? "append, rows handed in as f32" : asked.what + ", arithmetic f32");
   table.print(out);
   out.note(
       "\"of stream\" and \"of peak\": against the read stream over as many bytes and the f32 "
@@ -327,14 +331,17 @@ Result<ExitCode> run_machine(const Asked& asked, Output& out) {
 
 Result<ExitCode> run(const Asked& asked, Output& out) {
   if (asked.what == "machine") return run_machine(asked, out);
-  if (asked.what == "decode" || asked.what == "prefill") return run_attention(asked, out);
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("bench: found \"{}\", expected machine, decode or prefill", asked.what));
+  if (asked.what == "decode" || asked.what == "prefill" || asked.what == "append") {
+    return run_attention(asked, out);
+  }
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("bench: found \"{}\", expected machine, decode, prefill or append", asked.what));
 }
 
 Runner declare(OptionSet& options) {
   auto asked = std::make_shared<Asked>();
-  options.positional("WHAT", &asked->what, "machine, decode or prefill");
+  options.positional("WHAT", &asked->what, "machine, decode, prefill or append");
   options.section("shape");
   options.text("--arch", "A", &asked->architecture, "mha, mqa, gqa[:G] or swa[:w] (default gqa)");
   options.count("--q-heads", 1, &asked->q_heads, "query heads (default 32)");
@@ -344,7 +351,8 @@ Runner declare(OptionSet& options) {
   options.count("--window", 1, &asked->window, "tokens of a window");
   options.list("--kv-dtype", "T", &asked->types, "f32, f16, bf16 (default f16)");
   options.list("--kv-len", "N", &asked->lengths, "cached tokens (default 4096)");
-  options.count("--q-len", 1, &asked->q_len, "prefill: query tokens (default: all)");
+  options.count("--q-len", 1, &asked->q_len,
+                "prefill: query tokens (default: all); append: tokens a step (default: 1)");
   options.count("-np,--batch,--parallel,--max-num-seqs", 1, &asked->batch, "sequences (default 1)");
   options.section("how");
   options.list("-t,--threads", "K", &asked->threads, "threads (default 1; machine: 1 and all)");
@@ -362,7 +370,7 @@ Runner declare(OptionSet& options) {
 
 }  // namespace
 
-const Command kBenchCommand{"bench", "machine|decode|prefill [options]",
+const Command kBenchCommand{"bench", "machine|decode|prefill|append [options]",
                             "one kernel measured against the machine's ceiling", declare};
 
 }  // namespace kvarto::cli

@@ -79,7 +79,10 @@ struct BenchReport {
   bool has_huge_pages = false;      // the storage lies in huge pages
 
   [[nodiscard]] double bandwidth_fraction() const { return gb_per_s / machine_gb_per_s; }
-  [[nodiscard]] double flop_fraction() const { return gflop_per_s / machine_gflop_per_s; }
+  // 0 for what does no arithmetic.
+  [[nodiscard]] double flop_fraction() const {
+    return machine_gflop_per_s > 0 ? gflop_per_s / machine_gflop_per_s : 0;
+  }
 };
 
 // Builds a cache of random contents in its own storage, blocks in random order, and measures.
