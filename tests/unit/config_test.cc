@@ -119,7 +119,7 @@ TEST(OpenModel, RefusesAnEmptyFile) {
   const TemporaryFolder folder;
   const Error error = error_of(open_model(folder.write("config.json", "")));
   EXPECT_EQ(error.code, ErrorCode::kCorruptData);
-  EXPECT_THAT(error.message, HasSubstr("config.json: byte 0"));
+  EXPECT_THAT(error.message, HasSubstr("config.json: after byte 0"));
 }
 
 TEST(OpenModel, RefusesAFileBeyondTheSizeOfAnyConfigBeforeReadingIt) {

@@ -2,12 +2,12 @@
 // `stated` points are those whose log names the model; `inferred` ones had something deduced and
 // serve as consistency checks.
 
+#include <gtest/gtest.h>
+
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "kvarto/model_file.h"
 #include "kvarto/plan.h"
@@ -104,8 +104,8 @@ TEST_P(EnginePointOfMemory, CountsWithinThePrintedRoundingOfItsMemory) {
 }
 
 std::string point_name(const testing::TestParamInfo<Json>& test) {
-  std::string name = test.param.at("id").get<std::string>() + "_" +
-                     test.param.at("identity").get<std::string>();
+  std::string name =
+      test.param.at("id").get<std::string>() + "_" + test.param.at("identity").get<std::string>();
   for (char& c : name) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
   }

@@ -121,7 +121,8 @@ TEST(JsonValue, DecodesEscapes) {
 struct Broken {
   const char* what;
   std::string text;
-  std::size_t byte;
+  std::size_t read;  // bytes up to and with the offending one; numbers are read one byte further
+  int line;
   const char* message;
 };
 
@@ -131,45 +132,48 @@ TEST_P(BrokenJson, IsRefusedWithItsPlaceAndReason) {
   const auto value = parse_json(GetParam().text, "model.json");
   ASSERT_FALSE(value.has_value());
   EXPECT_EQ(value.error().code, ErrorCode::kCorruptData);
-  EXPECT_THAT(value.error().message,
-              HasSubstr(fmt::format("model.json: byte {}, line ", GetParam().byte)));
+  EXPECT_THAT(value.error().message, HasSubstr(fmt::format("model.json: after byte {}, line {}: ",
+                                                           GetParam().read, GetParam().line)));
   EXPECT_THAT(value.error().message, HasSubstr(GetParam().message));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     AllKinds, BrokenJson,
-    testing::Values(Broken{"Nothing", "", 0, "found the end, expected a value"},
-                    Broken{"Blanks", " \n ", 3, "line 2: found the end"},
-                    Broken{"TwoDocuments", "{} {}", 3, "text after the document"},
-                    Broken{"OpenList", "[1, 2", 5, "expected \",\" or \"]\""},
-                    Broken{"OpenMap", "{\"a\": 1", 7, "expected \",\" or \"}\""},
-                    Broken{"TrailingComma", "[1,]", 3, "found \"]\", expected a value"},
-                    Broken{"TrailingCommaOfMap", "{\"a\":1,}", 7, "expected a key in quotes"},
-                    Broken{"BareKey", "{a: 1}", 1, "found \"a\", expected a key in quotes"},
-                    Broken{"NoColon", "{\"a\" 1}", 5, "found \"1\", expected \":\""},
-                    Broken{"OpenString", "[\"abc", 5, "expected a closing quote"},
-                    Broken{"SingleQuotes", "{'a': 1}", 1, "expected a key in quotes"},
-                    Broken{"Comment", "{} // x", 3, "text after the document"},
-                    Broken{"WrongWord", "[nul]", 1, "expected a value"},
-                    Broken{"LeadingZero", "[01]", 2, "expected \",\" or \"]\""},
-                    Broken{"LeadingPlus", "[+1]", 1, "expected a value"},
-                    Broken{"BareMinus", "[-]", 2, "expected a digit"},
-                    Broken{"NoFraction", "[1.]", 3, "expected a digit"},
-                    Broken{"NoExponent", "[1e]", 3, "expected a digit"},
-                    Broken{"TooLarge", "[1e999]", 1, "beyond the range of a double"},
-                    Broken{"ControlCharacter", "[\"a\nb\"]", 3, "control character 0x0a"},
-                    Broken{"BadEscape", "[\"\\x\"]", 3, "after a backslash"},
-                    Broken{"ShortUnicode", "[\"\\u12\"]", 4, "four hexadecimal digits"},
-                    Broken{"SignedUnicode", "[\"\\u-123\"]", 4, "four hexadecimal digits"},
-                    Broken{"LoneHighSurrogate", "[\"\\ud83dx\"]", 8, "half a surrogate pair"},
-                    Broken{"LoneLowSurrogate", "[\"\\ude00\"]", 8, "half a surrogate pair"},
-                    Broken{"OverlongUtf8", "[\"\xC0\xAF\"]", 2, "invalid UTF-8"},
-                    Broken{"SurrogateInUtf8", "[\"\xED\xA0\x80\"]", 2, "invalid UTF-8"},
-                    Broken{"BeyondUnicode", "[\"\xF4\x90\x80\x80\"]", 2, "invalid UTF-8"},
-                    Broken{"CutUtf8", "[\"\xE2\x82\"]", 2, "invalid UTF-8"},
-                    Broken{"NulByte", std::string("[\0]", 3), 1, "found \"?\", expected a value"},
-                    Broken{"RepeatedKey", "{\"a\": 1,\n\"a\": 2}", 12,
-                           "line 2: key \"a\" appears twice"}),
+    testing::Values(Broken{"Nothing", "", 0, 1, "unexpected end of input"},
+                    Broken{"Blanks", " \n ", 3, 2, "unexpected end of input"},
+                    Broken{"TwoDocuments", "{} {}", 4, 1, "unexpected '{'; expected end of input"},
+                    Broken{"OpenList", "[1, 2", 5, 1, "unexpected end of input; expected ']'"},
+                    Broken{"OpenMap", "{\"a\": 1", 7, 1, "unexpected end of input; expected '}'"},
+                    Broken{"TrailingComma", "[1,]", 4, 1, "unexpected ']'"},
+                    Broken{"TrailingCommaOfMap", "{\"a\":1,}", 8, 1, "expected string literal"},
+                    Broken{"BareKey", "{a: 1}", 2, 1, "expected string literal"},
+                    Broken{"LiteralAsKey", "{NaN: 1}", 4, 1, "expected a key in quotes"},
+                    Broken{"TwoLiterals", "[NaNInfinity]", 12, 1, "expected ']'"},
+                    Broken{"NoColon", "{\"a\" 1}", 7, 1, "expected ':'"},
+                    Broken{"OpenString", "[\"abc", 5, 1, "missing closing quote"},
+                    Broken{"SingleQuotes", "{'a': 1}", 2, 1, "expected string literal"},
+                    Broken{"Comment", "{} // x", 4, 1, "expected end of input"},
+                    Broken{"WrongWord", "[nul]", 5, 1, "invalid literal"},
+                    Broken{"LeadingZero", "[01]", 4, 1, "expected ']'"},
+                    Broken{"LeadingPlus", "[+1]", 2, 1, "invalid literal"},
+                    Broken{"BareMinus", "[-]", 3, 1, "expected digit"},
+                    Broken{"NoFraction", "[1.]", 4, 1, "expected digit"},
+                    Broken{"NoExponent", "[1e]", 4, 1, "digit after exponent"},
+                    Broken{"TooLarge", "[1e999]", 7, 1, "number overflow"},
+                    Broken{"ControlCharacter", "[\"a\nb\"]", 4, 2, "control character U+000A"},
+                    Broken{"BadEscape", "[\"\\x\"]", 4, 1, "after backslash"},
+                    Broken{"ShortUnicode", "[\"\\u12\"]", 7, 1, "4 hex digits"},
+                    Broken{"SignedUnicode", "[\"\\u-123\"]", 5, 1, "4 hex digits"},
+                    Broken{"LoneHighSurrogate", "[\"\\ud83dx\"]", 9, 1, "surrogate"},
+                    Broken{"LoneLowSurrogate", "[\"\\ude00\"]", 8, 1, "surrogate"},
+                    Broken{"OverlongUtf8", "[\"\xC0\xAF\"]", 3, 1, "UTF-8"},
+                    Broken{"SurrogateInUtf8", "[\"\xED\xA0\x80\"]", 4, 1, "UTF-8"},
+                    Broken{"BeyondUnicode", "[\"\xF4\x90\x80\x80\"]", 4, 1, "UTF-8"},
+                    Broken{"CutUtf8", "[\"\xE2\x82\"]", 5, 1, "UTF-8"},
+                    Broken{"NulByte", std::string("[\0]", 3), 2, 1, "NUL byte"},
+                    Broken{"NulAfterTheDocument", std::string("{}\0{", 4), 3, 1, "NUL byte"},
+                    Broken{"RepeatedKey", "{\"a\": 1,\n\"a\": 2}", 12, 2,
+                           "key \"a\" appears twice"}),
     [](const auto& test) { return std::string(test.param.what); });
 
 TEST(JsonValue, AcceptsNestingUpToItsLimitOnly) {

@@ -16,9 +16,8 @@ LlamaRules rules_of(std::string_view profile) {
     return {.latent = LatentForm::kRowAndValue, .has_sparse_caches = false};
   }
   if (profile == "2024") {
-    return {.has_window_cache = false,
-            .latent = LatentForm::kFullHeads,
-            .has_sparse_caches = false};
+    return {
+        .has_window_cache = false, .latent = LatentForm::kFullHeads, .has_sparse_caches = false};
   }
   if (profile == "2023") {
     return {.cell_multiple = 1,

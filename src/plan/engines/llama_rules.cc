@@ -1,8 +1,8 @@
 #include "plan/engines/llama_rules.h"
 
-#include <utility>
-
 #include <fmt/format.h>
+
+#include <utility>
 
 #include "plan/engines/llama_tensors.h"
 #include "plan/owned_stream.h"
@@ -77,8 +77,7 @@ Result<StateBytes> add_states(Ledger& ledger, const EngineCase& engine_case) {
   const PlanRequest& request = engine_case.request;
   StateBytes total;
   total.slots = request.num_sequences * (std::uint64_t{1} + request.draft_tokens);
-  KVARTO_TRY(const std::vector<OwnedStream> streams,
-             owned_streams(engine_case.model.groups, 1));
+  KVARTO_TRY(const std::vector<OwnedStream> streams, owned_streams(engine_case.model.groups, 1));
   for (const OwnedStream& owned : streams) {
     if (owned.stream->purpose != Purpose::kState) continue;
     CheckedSum elements;
@@ -87,9 +86,8 @@ Result<StateBytes> add_states(Ledger& ledger, const EngineCase& engine_case) {
     bytes.add_product(elements.total(), sizeof(float) * owned.num_layers);
     const auto slots = checked_mul(bytes.total(), total.slots);
     if (elements.has_overflow() || bytes.has_overflow() || !slots) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("stream {}: {} slots overflow 64 bits", owned.stream->name,
-                              total.slots));
+      return fail(ErrorCode::kInvalidArgument, fmt::format("stream {}: {} slots overflow 64 bits",
+                                                           owned.stream->name, total.slots));
     }
     ledger.add(Cause::kState, subject_of(owned), bytes.total() * request.num_sequences);
     ledger.add(Cause::kSnapshots, subject_of(owned),
@@ -141,9 +139,8 @@ void print(EnginePlan& plan, const Printed& printed, const StateBytes& states) {
     out["k_mib"] = mib(printed.key);
     out["v_mib"] = mib(printed.value);
     out["cells"] = fmt::format("{}", printed.has_base ? printed.base_cells : printed.window_cells);
-    out["cuda_buffer_mib"] =
-        mib(printed.base + printed.window + printed.compressed + printed.indexer +
-            printed.cuda_padding);
+    out["cuda_buffer_mib"] = mib(printed.base + printed.window + printed.compressed +
+                                 printed.indexer + printed.cuda_padding);
   }
   if (printed.has_window) {
     out["full_mib"] = mib(printed.base);

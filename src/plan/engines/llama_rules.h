@@ -1,10 +1,10 @@
 // What llama.cpp and its relatives allocate: one tensor per layer for K and one for V, of cells of
 // one token. The relatives differ in a few rules, which are data here.
 //
-// Sources: ggml-org/llama.cpp src/llama-kv-cache.cpp, llama-kv-cache-iswa.cpp, llama-kv-cache-dsa.cpp
-// and llama-kv-cache-dsv4.cpp; ikawrakow/ik_llama.cpp src/llama.cpp; logs of both. The padding of
-// quantised tensors: ggml-cuda's buffer type, get_alloc_size (MATRIX_ROW_PADDING 512) and the
-// buffer alignment of 128 bytes.
+// Sources: ggml-org/llama.cpp src/llama-kv-cache.cpp, llama-kv-cache-iswa.cpp,
+// llama-kv-cache-dsa.cpp and llama-kv-cache-dsv4.cpp; ikawrakow/ik_llama.cpp src/llama.cpp; logs of
+// both. The padding of quantised tensors: ggml-cuda's buffer type, get_alloc_size
+// (MATRIX_ROW_PADDING 512) and the buffer alignment of 128 bytes.
 
 #pragma once
 

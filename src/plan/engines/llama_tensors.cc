@@ -1,9 +1,9 @@
 #include "plan/engines/llama_tensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-
-#include <fmt/format.h>
 
 #include "plan/owned_stream.h"
 
@@ -17,16 +17,15 @@ constexpr std::uint64_t kCudaAlignBytes = 128;
 // Sizes above this would overflow the products below; no machine has them.
 constexpr std::uint64_t kMaxCells = std::uint64_t{1} << 36;
 
-constexpr std::array kTypes = {Codec::kF32,  Codec::kF16,  Codec::kBF16, Codec::kQ8_0,
-                               Codec::kQ4_0, Codec::kQ4_1, Codec::kIq4Nl, Codec::kQ5_0,
-                               Codec::kQ5_1};
+constexpr std::array kTypes = {Codec::kF32,   Codec::kF16,  Codec::kBF16,
+                               Codec::kQ8_0,  Codec::kQ4_0, Codec::kQ4_1,
+                               Codec::kIq4Nl, Codec::kQ5_0, Codec::kQ5_1};
 
 Result<Codec> llama_type(const std::string& name, std::string_view engine) {
   if (name == "auto") return Codec::kF16;
   const auto codec = codec_from_name(name);
-  const bool is_known =
-      codec && (std::find(kTypes.begin(), kTypes.end(), *codec) != kTypes.end() ||
-                (*codec == Codec::kQ8KV && engine == "ik_llama.cpp"));
+  const bool is_known = codec && (std::find(kTypes.begin(), kTypes.end(), *codec) != kTypes.end() ||
+                                  (*codec == Codec::kQ8KV && engine == "ik_llama.cpp"));
   if (is_known) return *codec;
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("engine {}: cache type {}, expected one of f32 f16 bf16 q8_0 q4_0 q4_1 "
@@ -38,9 +37,9 @@ bool is_quantised(Codec codec) { return codec_info(codec).group_elements != 1; }
 
 // The numbers that cells are computed from.
 struct Cells {
-  std::uint64_t context = 0;      // tokens one sequence may have
+  std::uint64_t context = 0;  // tokens one sequence may have
   std::uint64_t sequences = 1;
-  std::uint64_t per_stream = 0;   // cells of one stream of the base cache
+  std::uint64_t per_stream = 0;  // cells of one stream of the base cache
   std::uint64_t streams = 1;
   std::uint64_t window_sequences = 1;  // sequences that share one stream
   std::uint64_t ubatch = kDefaultUbatch;
@@ -87,8 +86,8 @@ class TensorBuilder {
     if (stream.purpose == Purpose::kState) return {};  // not a tensor of cells
     if (stream.name == "k" || stream.name == "v") return add_heads(owned);
     if (stream.name == "latent") return add_latent(owned);
-    const bool is_sparse = stream.name == "index_key" || stream.name == "compressed_kv" ||
-                           stream.name == "window_kv";
+    const bool is_sparse =
+        stream.name == "index_key" || stream.name == "compressed_kv" || stream.name == "window_kv";
     if (!is_sparse || !rules_.has_sparse_caches) {
       return fail(ErrorCode::kUnsupported,
                   fmt::format("engine {}: stream {} of architecture {}, expected k, v or latent: "
@@ -143,11 +142,11 @@ class TensorBuilder {
                           stream.lifetime.tokens * cells_.window_sequences + cells_.ubatch);
       }
     } else if (stream.tokens_per_row > 1 || stream.purpose == Purpose::kIndexer) {
-      tensor.cache = stream.purpose == Purpose::kIndexer ? LlamaCache::kIndexer
-                                                         : LlamaCache::kCompressed;
+      tensor.cache =
+          stream.purpose == Purpose::kIndexer ? LlamaCache::kIndexer : LlamaCache::kCompressed;
       // The DeepSeek caches keep one stream a sequence even when unified.
-      per_stream = round_up(ceil_div(cells_.per_stream, stream.tokens_per_row),
-                            rules_.cell_multiple);
+      per_stream =
+          round_up(ceil_div(cells_.per_stream, stream.tokens_per_row), rules_.cell_multiple);
     }
     tensor.cells = per_stream * cells_.streams;
     const std::uint64_t rows = peak_rows(stream, cells_.context) * cells_.sequences;
@@ -188,8 +187,8 @@ class TensorBuilder {
 
   Status add_heads(const OwnedStream& owned) {
     const Field& field = owned.stream->fields.front();
-    LlamaTensor tensor = tensor_of(
-        owned, field.role == CodecRole::kValue ? LlamaSide::kValue : LlamaSide::kKey);
+    LlamaTensor tensor =
+        tensor_of(owned, field.role == CodecRole::kValue ? LlamaSide::kValue : LlamaSide::kKey);
     tensor.heads = field.heads;
     tensor.head_elements = field.width;
     return push(tensor);
@@ -276,8 +275,8 @@ Result<std::vector<LlamaTensor>> llama_tensors(const EngineCase& engine_case,
   KVARTO_TRY(const LlamaTypes types, llama_types(engine_case, engine));
   KVARTO_TRY(const Cells cells, cells_of(engine_case, engine, rules));
   TensorBuilder builder(engine_case, engine, rules, cells, types);
-  for (const auto groups : {std::span<const LayerGroup>(engine_case.model.groups),
-                            engine_case.draft_groups}) {
+  for (const auto groups :
+       {std::span<const LayerGroup>(engine_case.model.groups), engine_case.draft_groups}) {
     KVARTO_TRY(const std::vector<OwnedStream> streams, owned_streams(groups, 1));
     for (const OwnedStream& owned : streams) KVARTO_CHECK_OK(builder.add(owned));
   }

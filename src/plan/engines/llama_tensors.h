@@ -27,13 +27,13 @@ struct LlamaTensor {
   // Elements: of one head, heads of one token.
   std::uint64_t head_elements = 0;
   std::uint64_t heads = 0;
-  std::uint64_t cells = 0;        // of all sequences and streams
-  std::uint64_t live_cells = 0;   // that hold rows at the planned context
-  std::uint64_t window_cells = 0;  // beyond live ones, needed by window and micro-batch
+  std::uint64_t cells = 0;           // of all sequences and streams
+  std::uint64_t live_cells = 0;      // that hold rows at the planned context
+  std::uint64_t window_cells = 0;    // beyond live ones, needed by window and micro-batch
   std::uint64_t extra_heads_of = 0;  // full heads of a latent: elements of the latent row, else 0
-  bool is_second_copy = false;    // V of a latent that K holds already
-  bool is_widened = false;        // V of a narrower layer, padded to the widest
-  std::uint64_t own_elements = 0;  // is_widened: elements the layer itself needs
+  bool is_second_copy = false;       // V of a latent that K holds already
+  bool is_widened = false;           // V of a narrower layer, padded to the widest
+  std::uint64_t own_elements = 0;    // is_widened: elements the layer itself needs
 
   [[nodiscard]] std::uint64_t cell_bytes() const;
   [[nodiscard]] std::uint64_t bytes() const { return cells * cell_bytes(); }

@@ -1,6 +1,6 @@
-// Engine `ollama`: its llama-server runner (2026) allocates as llama.cpp does; its own engine (2025)
-// sizes windowed caches without rounding. `--ctx-size` of the runner is slots times context, so
-// every slot has the context asked for.
+// Engine `ollama`: its llama-server runner (2026) allocates as llama.cpp does; its own engine
+// (2025) sizes windowed caches without rounding. `--ctx-size` of the runner is slots times context,
+// so every slot has the context asked for.
 
 #include <array>
 

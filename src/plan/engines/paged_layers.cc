@@ -1,9 +1,9 @@
 #include "plan/engines/paged_layers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-
-#include <fmt/format.h>
 
 #include "base/checked.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 // Streams that the paged engines know, by name.
 constexpr std::array<std::string_view, 9> kKnownStreams = {
-    "k",          "v",     "latent",           "index_key",             "window_kv", "compressed_kv",
+    "k",          "v",     "latent",           "index_key", "window_kv", "compressed_kv",
     "conv_state", "state", "compressor_state",
 };
 constexpr std::string_view kIndexState = "index_compressor_state";
@@ -24,10 +24,14 @@ bool is_known(std::string_view name) {
 
 PageKind page_kind(const Stream& stream) {
   switch (stream.lifetime.kind) {
-    case Lifetime::Kind::kWindow: return PageKind::kWindow;
-    case Lifetime::Kind::kChunk: return PageKind::kChunk;
-    case Lifetime::Kind::kConstant: return PageKind::kState;
-    default: return PageKind::kFull;
+    case Lifetime::Kind::kWindow:
+      return PageKind::kWindow;
+    case Lifetime::Kind::kChunk:
+      return PageKind::kChunk;
+    case Lifetime::Kind::kConstant:
+      return PageKind::kState;
+    default:
+      return PageKind::kFull;
   }
 }
 

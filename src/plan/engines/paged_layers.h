@@ -17,7 +17,7 @@ enum class PageKind : std::uint8_t { kFull, kWindow, kChunk, kState };
 // Layers whose pages are alike. The pointers live as long as the case.
 struct PagedLayers {
   PageKind kind = PageKind::kFull;
-  std::uint64_t window = 0;          // tokens of a window or chunk
+  std::uint64_t window = 0;  // tokens of a window or chunk
   std::uint64_t tokens_per_row = 1;
   std::uint64_t num_layers = 0;
   bool is_draft = false;
@@ -41,7 +41,7 @@ struct PagedLayers {
 // Puts `rows` rows of every stream of `layers` into the ledger for all sequences and layers.
 // The causes of payload, scales and padding follow the stream's purpose unless `only` is given.
 struct RowsEntry {
-  std::uint64_t rows = 0;            // of one sequence and layer
+  std::uint64_t rows = 0;  // of one sequence and layer
   std::uint64_t num_sequences = 1;
   std::uint64_t num_ranks = 1;
 };

@@ -5,10 +5,10 @@
 // differ in the fp8 rows of DSA models: 576 bytes (2026), 656 (2025-10), 656 with the index cache
 // allocated but neither budgeted nor printed (2025-09).
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-
-#include <fmt/format.h>
 
 #include "base/checked.h"
 #include "plan/engines/paged_layers.h"
@@ -39,7 +39,7 @@ Result<ModelSpec> sglang_model(const EngineCase& engine_case) {
 }
 
 struct Pools {
-  std::uint64_t full_tokens = 0;    // of the pool without the spare page
+  std::uint64_t full_tokens = 0;  // of the pool without the spare page
   std::uint64_t window_tokens = 0;
   std::uint64_t page = 1;
 };
@@ -90,10 +90,10 @@ Result<Pools> pools_of(const PlanRequest& request, const Cell& cell, bool has_in
   pools.full_tokens = *wanted;
   if (cell.window != 0) {
     pools.window_tokens =
-        cell.full == 0 ? pools.full_tokens
-                       : round_down(pools.full_tokens * kWindowTokensNumerator /
-                                        kWindowTokensDenominator,
-                                    pools.page);
+        cell.full == 0
+            ? pools.full_tokens
+            : round_down(pools.full_tokens * kWindowTokensNumerator / kWindowTokensDenominator,
+                         pools.page);
   }
   return pools;
 }
@@ -125,8 +125,7 @@ Status add_states(Ledger& ledger, const PagedLayers& layers, const PlanRequest& 
   };
   KVARTO_CHECK_OK(add_live_rows(ledger, layers, entry(request.num_sequences)));
   if (request.draft_tokens != 0) {
-    KVARTO_CHECK_OK(add_rows_as(ledger, layers,
-                                entry(request.num_sequences * request.draft_tokens),
+    KVARTO_CHECK_OK(add_rows_as(ledger, layers, entry(request.num_sequences * request.draft_tokens),
                                 Cause::kSnapshots));
   }
   return add_rows_as(ledger, layers, entry(1), Cause::kSpare);
@@ -137,13 +136,14 @@ void set_pool_size(EnginePlan& plan, const PlanRequest& request, const Cell& cel
                    const Pools& pools, std::uint64_t unbudgeted) {
   if (request.kv_memory_bytes == 0) return;
   std::uint64_t per_token = cell.full + cell.draft - unbudgeted;
-  if (cell.full == 0) per_token = cell.window;
-  else per_token += cell.window * kWindowTokensNumerator / kWindowTokensDenominator;
+  if (cell.full == 0)
+    per_token = cell.window;
+  else
+    per_token += cell.window * kWindowTokensNumerator / kWindowTokensDenominator;
   if (per_token == 0) return;
   plan.tokens = round_down(request.kv_memory_bytes / per_token, pools.page);
   plan.blocks = *plan.tokens / pools.page;
-  plan.max_concurrency =
-      static_cast<double>(*plan.tokens) / static_cast<double>(request.context);
+  plan.max_concurrency = static_cast<double>(*plan.tokens) / static_cast<double>(request.context);
 }
 
 void print(EnginePlan& plan, const EngineCase& engine_case, const Cell& cell, const Pools& pools) {
@@ -156,16 +156,15 @@ void print(EnginePlan& plan, const EngineCase& engine_case, const Cell& cell, co
     plan.printed["v_gb"] = gib(tokens * static_cast<double>(cell.value));
     plan.printed["printed_gb"] = plan.printed["k_gb"];
   } else if (cell.key != 0) {
-    plan.printed["kv_gb"] = gib(
-        tokens * static_cast<double>(cell.key + (is_index_hidden ? 0 : cell.index)));
+    plan.printed["kv_gb"] =
+        gib(tokens * static_cast<double>(cell.key + (is_index_hidden ? 0 : cell.index)));
     plan.printed["printed_gb"] = plan.printed["kv_gb"];
   }
   if (cell.window != 0) {
     plan.printed["swa_tokens"] = fmt::format("{}", pools.window_tokens);
     // K and V of windowed layers are equally wide in every model that the engine runs.
-    plan.printed["swa_k_gb"] =
-        gib(static_cast<double>(pools.window_tokens + pools.page) *
-            static_cast<double>(cell.window) / 2);
+    plan.printed["swa_k_gb"] = gib(static_cast<double>(pools.window_tokens + pools.page) *
+                                   static_cast<double>(cell.window) / 2);
   }
   if (cell.draft != 0) {
     plan.printed["draft_k_gb"] = gib(tokens * static_cast<double>(cell.draft) / 2);
@@ -180,8 +179,8 @@ void print_states(EnginePlan& plan, const std::vector<PagedLayers>& layers,
   for (const PagedLayers& l : layers) {
     if (!l.is_state()) continue;
     for (const OwnedStream& owned : l.streams) {
-      const double bytes = static_cast<double>(owned.on_rank.total()) *
-                           static_cast<double>(l.num_layers);
+      const double bytes =
+          static_cast<double>(owned.on_rank.total()) * static_cast<double>(l.num_layers);
       (owned.stream->name == "conv_state" ? conv : state) += bytes;
     }
   }

@@ -1,13 +1,13 @@
-// Engine `tensorrt-llm`: blocks of 32 tokens in one pool per window; the number of blocks is rounded
-// up, so that the pool may exceed its budget by a block.
+// Engine `tensorrt-llm`: blocks of 32 tokens in one pool per window; the number of blocks is
+// rounded up, so that the pool may exceed its budget by a block.
 //
-// Source: NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/resource_manager.py; logs. Profile 2025
-// charges windowed layers the full length.
+// Source: NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/resource_manager.py; logs. Profile
+// 2025 charges windowed layers the full length.
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-
-#include <fmt/format.h>
 
 #include "base/checked.h"
 #include "plan/engines/paged_layers.h"
@@ -20,9 +20,9 @@ constexpr std::uint64_t kTokensPerBlock = 32;
 
 Status check_block(std::uint64_t block) {
   if (block > 1 && (block & (block - 1)) == 0) return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("engine tensorrt-llm: block size {}, expected a power of two above 1",
-                          block));
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("engine tensorrt-llm: block size {}, expected a power of two above 1", block));
 }
 
 // Blocks of one sequence in the pool of such layers, and the rows they hold.
@@ -46,8 +46,8 @@ Status add_layers(Ledger& ledger, const PagedLayers& layers, const EngineCase& e
                   std::uint64_t block) {
   const PlanRequest& request = engine_case.request;
   const auto entry = [&](std::uint64_t rows) {
-    return RowsEntry{.rows = rows, .num_sequences = request.num_sequences,
-                     .num_ranks = request.tensor_parallel};
+    return RowsEntry{
+        .rows = rows, .num_sequences = request.num_sequences, .num_ranks = request.tensor_parallel};
   };
   if (layers.is_state()) {
     KVARTO_CHECK_OK(add_live_rows(ledger, layers, entry(1)));
@@ -55,11 +55,10 @@ Status add_layers(Ledger& ledger, const PagedLayers& layers, const EngineCase& e
   }
   const Stream& stream = *layers.streams.front().stream;
   const Blocks blocks = blocks_of(layers, engine_case, block);
-  const std::uint64_t live = std::min(
-      blocks.rows, ceil_div(peak_rows(stream, request.context), request.context_parallel));
-  const std::uint64_t wanted =
-      std::min(blocks.rows,
-               ceil_div(request.context, request.context_parallel * layers.tokens_per_row));
+  const std::uint64_t live =
+      std::min(blocks.rows, ceil_div(peak_rows(stream, request.context), request.context_parallel));
+  const std::uint64_t wanted = std::min(
+      blocks.rows, ceil_div(request.context, request.context_parallel * layers.tokens_per_row));
   const std::uint64_t slack = engine_case.profile == "2025" && wanted > live ? wanted - live : 0;
   KVARTO_CHECK_OK(add_live_rows(ledger, layers, entry(live)));
   KVARTO_CHECK_OK(add_rows_as(ledger, layers, entry(slack), Cause::kWindowSlack));
@@ -82,7 +81,8 @@ Result<EnginePlan> plan_tensorrt_llm(const EngineCase& engine_case) {
   std::uint64_t blocks = 0;
   for (const PagedLayers& l : layers) {
     KVARTO_CHECK_OK(add_layers(ledger, l, engine_case, block));
-    const bool is_full = l.kind == PageKind::kFull || (!l.is_state() && engine_case.profile == "2025");
+    const bool is_full =
+        l.kind == PageKind::kFull || (!l.is_state() && engine_case.profile == "2025");
     if (!is_full) continue;
     block_bytes += l.row_bytes * l.num_layers * block / l.tokens_per_row;
     blocks = std::max(blocks, blocks_of(l, engine_case, block).count * request.num_sequences);
@@ -98,8 +98,8 @@ Result<EnginePlan> plan_tensorrt_llm(const EngineCase& engine_case) {
   plan.tokens = *plan.blocks * block;
   plan.printed["tokens"] = fmt::format("{}", *plan.tokens);
   plan.printed["blocks"] = fmt::format("{}", *plan.blocks);
-  plan.printed["printed_gib"] = gib(static_cast<double>(*plan.blocks) *
-                                    static_cast<double>(block_bytes));
+  plan.printed["printed_gib"] =
+      gib(static_cast<double>(*plan.blocks) * static_cast<double>(block_bytes));
   return plan;
 }
 

@@ -3,9 +3,9 @@
 // Profiles: v1-2026 (the printed token count is concurrency times max_model_len), v1-2025 (it is
 // blocks // groups x block size), v0.
 
-#include <array>
-
 #include <fmt/format.h>
+
+#include <array>
 
 #include "base/checked.h"
 #include "plan/engines/vllm_pages.h"
@@ -31,10 +31,11 @@ Status check_heads(const EngineCase& engine_case) {
       if (stream.shard != Shard::kHead || stream.purpose != Purpose::kAttention) continue;
       const std::uint32_t heads = stream.fields.front().heads;
       if (heads % ranks == 0 || ranks % heads == 0) continue;
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("engine vllm: {} KV heads on tensor parallel size {}, expected one to "
-                              "divide the other",
-                              heads, ranks));
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("engine vllm: {} KV heads on tensor parallel size {}, expected one to "
+                      "divide the other",
+                      heads, ranks));
     }
   }
   return {};
@@ -52,11 +53,10 @@ Rows rows_of(const VllmGroup& group, const PlanRequest& request, const VllmRules
   const std::uint64_t context = ceil_div(request.context, request.context_parallel);
   Rows rows;
   const std::uint64_t held = group.blocks_per_sequence * group.rows_per_page;
-  rows.live = std::min(held, ceil_div(peak_rows(stream, request.context),
-                                      request.context_parallel));
-  const bool is_windowed =
-      stream.lifetime.kind == Lifetime::Kind::kWindow ||
-      stream.lifetime.kind == Lifetime::Kind::kChunk;
+  rows.live =
+      std::min(held, ceil_div(peak_rows(stream, request.context), request.context_parallel));
+  const bool is_windowed = stream.lifetime.kind == Lifetime::Kind::kWindow ||
+                           stream.lifetime.kind == Lifetime::Kind::kChunk;
   if (is_windowed) {
     const std::uint64_t batched =
         request.micro_batch == 0 ? rules.default_batched_tokens : request.micro_batch;
@@ -77,8 +77,8 @@ Status add_attention(Ledger& ledger, const VllmGroup& group, const PlanRequest& 
                      const VllmRules& rules) {
   const Rows rows = rows_of(group, request, rules);
   const auto entry = [&](std::uint64_t n) {
-    return RowsEntry{.rows = n, .num_sequences = request.num_sequences,
-                     .num_ranks = ranks_of(request)};
+    return RowsEntry{
+        .rows = n, .num_sequences = request.num_sequences, .num_ranks = ranks_of(request)};
   };
   KVARTO_CHECK_OK(add_live_rows(ledger, group.layers, entry(rows.live)));
   KVARTO_CHECK_OK(add_rows_as(ledger, group.layers, entry(rows.slack), Cause::kWindowSlack));
@@ -88,8 +88,8 @@ Status add_attention(Ledger& ledger, const VllmGroup& group, const PlanRequest& 
 // A recurrent state (one page), or a compressor's state kept as a window of small blocks.
 Status add_state(Ledger& ledger, const VllmGroup& group, const PlanRequest& request) {
   const bool is_windowed = group.layers.kind == PageKind::kWindow;
-  const auto entry = RowsEntry{.rows = 1, .num_sequences = request.num_sequences,
-                               .num_ranks = ranks_of(request)};
+  const auto entry =
+      RowsEntry{.rows = 1, .num_sequences = request.num_sequences, .num_ranks = ranks_of(request)};
   KVARTO_CHECK_OK(add_live_rows(ledger, group.layers, entry));
   const std::uint64_t copies = group.layers.num_layers * request.num_sequences;
   const std::uint64_t held = group.blocks_per_sequence * group.own_page_bytes;
@@ -105,8 +105,8 @@ void add_pages(Ledger& ledger, const VllmPool& pool, const VllmGroup& group,
   const std::uint64_t blocks = group.blocks_per_sequence * request.num_sequences;
   const std::uint64_t pages = blocks * group.layers.num_layers;
   // Within the V4 groups a page is aligned; elsewhere it is enlarged to the size of others.
-  const Cause cause = pool.is_hybrid && !pool.is_compressed ? Cause::kPageUnification
-                                                            : Cause::kPadding;
+  const Cause cause =
+      pool.is_hybrid && !pool.is_compressed ? Cause::kPageUnification : Cause::kPadding;
   add_flat(ledger, group.layers, pages * (group.page_bytes - group.own_page_bytes), cause);
   if (group.num_groups != 0) {
     add_flat(ledger, group.layers, blocks * group.padded_layers * group.page_bytes,
@@ -121,10 +121,9 @@ void add_unified_tables(Ledger& ledger, const VllmPool& pool, const PlanRequest&
     if (g.num_groups == 0) continue;
     std::uint64_t used = 0;
     for (const VllmGroup& other : pool.groups) {
-      const bool is_same = other.layers.kind == g.layers.kind &&
-                           other.block_tokens == g.block_tokens &&
-                           (g.layers.kind == PageKind::kFull ||
-                            other.layers.window == g.layers.window);
+      const bool is_same =
+          other.layers.kind == g.layers.kind && other.block_tokens == g.block_tokens &&
+          (g.layers.kind == PageKind::kFull || other.layers.window == g.layers.window);
       if (is_same) used += other.page_bytes * other.layers.num_layers;
     }
     const std::uint64_t blocks = g.blocks_per_sequence * request.num_sequences;
@@ -149,10 +148,9 @@ void print_groups(EnginePlan& plan, const VllmPool& pool) {
     std::uint64_t bytes = 0;
     std::uint64_t layers = 0;
     for (const VllmGroup& other : pool.groups) {
-      const bool is_same = other.layers.kind == g.layers.kind &&
-                           other.block_tokens == g.block_tokens &&
-                           (g.layers.kind == PageKind::kFull ||
-                            other.layers.window == g.layers.window);
+      const bool is_same =
+          other.layers.kind == g.layers.kind && other.block_tokens == g.block_tokens &&
+          (g.layers.kind == PageKind::kFull || other.layers.window == g.layers.window);
       if (!is_same) continue;
       bytes += other.page_bytes * other.layers.num_layers;
       layers += other.layers.num_layers;
@@ -193,11 +191,10 @@ void set_pool_size(EnginePlan& plan, const VllmPool& pool, const PlanRequest& re
   plan.max_concurrency =
       static_cast<double>(blocks) / static_cast<double>(pool.blocks_per_sequence);
   if (rules.are_tokens_per_request) {
-    plan.tokens = static_cast<std::uint64_t>(*plan.max_concurrency *
-                                             static_cast<double>(request.context));
-  } else {
     plan.tokens =
-        blocks / pool.num_groups * pool.smallest_block_tokens * request.context_parallel;
+        static_cast<std::uint64_t>(*plan.max_concurrency * static_cast<double>(request.context));
+  } else {
+    plan.tokens = blocks / pool.num_groups * pool.smallest_block_tokens * request.context_parallel;
   }
   plan.printed["tokens"] = fmt::format("{}", *plan.tokens);
   plan.printed["gpu_blocks"] = fmt::format("{}", blocks);
@@ -228,8 +225,10 @@ std::uint64_t estimated_max(const EngineCase& engine_case, const VllmRules& rule
   std::uint64_t high = engine_case.request.context;
   while (low < high) {
     const std::uint64_t middle = low + (high - low + 1) / 2;
-    if (fits(middle)) low = middle;
-    else high = middle - 1;
+    if (fits(middle))
+      low = middle;
+    else
+      high = middle - 1;
   }
   return low;
 }

@@ -4,9 +4,9 @@
 //
 // Source: vllm-project/vllm vllm/models/deepseek_v4, issue 54703 (the five group pages).
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "base/checked.h"
 #include "plan/engines/vllm_pages.h"
@@ -14,7 +14,7 @@
 namespace kvarto {
 namespace {
 
-constexpr std::uint64_t kBlockTokens = 256;   // of compressed rows
+constexpr std::uint64_t kBlockTokens = 256;  // of compressed rows
 constexpr std::uint64_t kWindowTokens = 64;
 constexpr std::uint64_t kAlignBytes = 576;
 // Tokens that one block of a compressor's state spans, by whether its groups overlap.

@@ -1,8 +1,8 @@
 #include "plan/engines/vllm_pages.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "base/checked.h"
 
@@ -114,8 +114,9 @@ void fill_hybrid(VllmPool& pool, std::uint64_t block_tokens, std::uint64_t page_
 Status charge_in_full(VllmPool& pool) {
   for (VllmGroup& g : pool.groups) {
     if (g.layers.is_state()) {
-      return fail(ErrorCode::kUnsupported, "engine vllm, profile v0: recurrent layers, which it "
-                                           "sizes outside its block pool");
+      return fail(ErrorCode::kUnsupported,
+                  "engine vllm, profile v0: recurrent layers, which it "
+                  "sizes outside its block pool");
     }
     g.layers.kind = PageKind::kFull;
   }
@@ -142,8 +143,8 @@ std::uint64_t vllm_blocks(const VllmGroup& group, const PlanRequest& request,
   const std::uint64_t batched = batched_tokens(request, rules);
   switch (group.layers.kind) {
     case PageKind::kState:
-      // One live state, and one more where prefixes are cached (align mode). Older versions kept one
-      // a draft token; logs of 2026 with two of them show none.
+      // One live state, and one more where prefixes are cached (align mode). Older versions kept
+      // one a draft token; logs of 2026 with two of them show none.
       return 1 + (rules.are_tokens_per_request ? 0 : request.draft_tokens) +
              (request.is_prefix_caching ? 1 : 0);
     case PageKind::kWindow:
@@ -169,8 +170,8 @@ Result<VllmPool> vllm_pool(const EngineCase& engine_case, std::vector<PagedLayer
     const bool is_flash_mla = totals.has_latent && !rules.is_v0;
     block_tokens = is_flash_mla ? kLatentBlockTokens : kDefaultBlockTokens;
   }
-  const bool is_one_kind = std::all_of(
-      pool.groups.begin(), pool.groups.end(), [&](const VllmGroup& g) {
+  const bool is_one_kind =
+      std::all_of(pool.groups.begin(), pool.groups.end(), [&](const VllmGroup& g) {
         return g.layers.kind == pool.groups.front().layers.kind &&
                (g.layers.kind == PageKind::kFull || is_like(g.layers, pool.groups.front().layers));
       });
@@ -183,8 +184,8 @@ Result<VllmPool> vllm_pool(const EngineCase& engine_case, std::vector<PagedLayer
       const std::uint64_t unit = request.block_size != 0 ? request.block_size
                                  : totals.has_latent     ? kLatentBlockTokens
                                                          : kStateAlignment;
-      block_tokens = std::max(
-          block_tokens, unit * ceil_div(totals.state, unit * totals.attention_row));
+      block_tokens =
+          std::max(block_tokens, unit * ceil_div(totals.state, unit * totals.attention_row));
     }
     const std::uint64_t page = std::max(block_tokens * totals.attention_row, totals.state);
     fill_hybrid(pool, block_tokens, page);

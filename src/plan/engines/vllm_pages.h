@@ -17,31 +17,31 @@ namespace kvarto {
 // The rules that changed between versions.
 struct VllmRules {
   std::uint64_t default_batched_tokens = 8192;  // max_num_batched_tokens
-  bool are_tokens_per_request = true;   // "GPU KV cache size" = concurrency x max_model_len
-  bool is_v0 = false;                   // no hybrids, latent rows padded to 640 elements
+  bool are_tokens_per_request = true;           // "GPU KV cache size" = concurrency x max_model_len
+  bool is_v0 = false;                           // no hybrids, latent rows padded to 640 elements
 };
 
 // One kind of layers and its pages. Blocks and rows are those of one sequence.
 struct VllmGroup {
   PagedLayers layers;
-  std::uint64_t block_tokens = 0;   // tokens (rows x tokens_per_row) a page spans; 0 for states
+  std::uint64_t block_tokens = 0;  // tokens (rows x tokens_per_row) a page spans; 0 for states
   std::uint64_t rows_per_page = 0;
-  std::uint64_t page_bytes = 0;     // of one layer, unified
-  std::uint64_t own_page_bytes = 0;  // rows alone, before unification
-  std::uint64_t num_groups = 1;     // block tables that these layers need
-  std::uint64_t padded_layers = 0;  // empty slots of the last table
+  std::uint64_t page_bytes = 0;           // of one layer, unified
+  std::uint64_t own_page_bytes = 0;       // rows alone, before unification
+  std::uint64_t num_groups = 1;           // block tables that these layers need
+  std::uint64_t padded_layers = 0;        // empty slots of the last table
   std::uint64_t blocks_per_sequence = 0;  // of one block table
 };
 
 struct VllmPool {
   std::vector<VllmGroup> groups;
-  std::uint64_t block_bytes = 0;      // of the pool, all layers of one group
+  std::uint64_t block_bytes = 0;  // of the pool, all layers of one group
   std::uint64_t num_groups = 0;
   std::uint64_t blocks_per_sequence = 0;  // all block tables
   std::uint64_t attention_block_tokens = 0;
   std::uint64_t smallest_block_tokens = 0;
   bool is_hybrid = false;
-  bool is_compressed = false;         // every table takes whole blocks, whatever its page
+  bool is_compressed = false;          // every table takes whole blocks, whatever its page
   double state_padding_fraction = -1;  // of a state's page; < 0 = no states
 };
 
