@@ -64,14 +64,35 @@ enum class TensorType : std::uint8_t {
   kNvfp4,
   kQ1_0,
   kQ2_0,
+  // Of ik_llama.cpp alone.
+  kQ6_0,
+  kIq1Bn,
+  kIq2Bn,
+  kIq2K,
+  kIq3K,
+  kIq4K,
+  kIq5K,
+  kIq6K,
+  kIq4Ks,
+  kIq2Ks,
+  kIq4Kss,
+  kQ8Kv,
+  kIq5Ks,
+  kIq2Kt,
+  kIq3Kt,
+  kIq4Kt,
+  kIq3Ks,
+  kIq2Kl,
+  kIq1Kt,
 };
 
-// How elements of one type lie in memory: `block_elements` together take `block_bytes`.
+// How elements of one type lie in memory: `block_elements` of a row together take `block_bytes`.
 struct TensorTypeLayout {
   TensorType type{};
   std::string_view name;  // as the format's own tools print it: "F32", "Q4_K", "F8_E4M3"
   std::uint32_t block_elements = 1;
   std::uint32_t block_bytes = 0;
+  std::uint32_t row_extra_bytes = 0;  // of every row beside its blocks (a scale)
 };
 [[nodiscard]] const TensorTypeLayout& tensor_type_layout(TensorType type);
 

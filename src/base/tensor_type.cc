@@ -6,7 +6,8 @@
 namespace kvarto {
 namespace {
 
-// Sources: safetensors 0.7 `Dtype`; ggml `ggml-common.h` (block structs) and `ggml.h` (ids).
+// Sources: safetensors 0.7 `Dtype`; ggml `ggml-common.h` (block structs); ik_llama.cpp
+// gguf-py/gguf/constants.py (blocks) and ggml/src/ggml.c (row_meta_size).
 // In the order of the enumeration.
 constexpr std::array kLayouts = {
     TensorTypeLayout{TensorType::kF64, "F64", 1, 8},
@@ -58,6 +59,25 @@ constexpr std::array kLayouts = {
     TensorTypeLayout{TensorType::kNvfp4, "NVFP4", 64, 36},
     TensorTypeLayout{TensorType::kQ1_0, "Q1_0", 128, 18},
     TensorTypeLayout{TensorType::kQ2_0, "Q2_0", 64, 18},
+    TensorTypeLayout{TensorType::kQ6_0, "Q6_0", 32, 26},
+    TensorTypeLayout{TensorType::kIq1Bn, "IQ1_BN", 64, 13, 2},
+    TensorTypeLayout{TensorType::kIq2Bn, "IQ2_BN", 64, 16, 4},
+    TensorTypeLayout{TensorType::kIq2K, "IQ2_K", 256, 76},
+    TensorTypeLayout{TensorType::kIq3K, "IQ3_K", 256, 110},
+    TensorTypeLayout{TensorType::kIq4K, "IQ4_K", 256, 144},
+    TensorTypeLayout{TensorType::kIq5K, "IQ5_K", 256, 176},
+    TensorTypeLayout{TensorType::kIq6K, "IQ6_K", 256, 212},
+    TensorTypeLayout{TensorType::kIq4Ks, "IQ4_KS", 256, 136, 4},
+    TensorTypeLayout{TensorType::kIq2Ks, "IQ2_KS", 256, 70, 2},
+    TensorTypeLayout{TensorType::kIq4Kss, "IQ4_KSS", 256, 128, 4},
+    TensorTypeLayout{TensorType::kQ8Kv, "Q8_KV", 32, 32, 8},
+    TensorTypeLayout{TensorType::kIq5Ks, "IQ5_KS", 256, 168, 4},
+    TensorTypeLayout{TensorType::kIq2Kt, "IQ2_KT", 256, 68, 4},
+    TensorTypeLayout{TensorType::kIq3Kt, "IQ3_KT", 256, 100, 4},
+    TensorTypeLayout{TensorType::kIq4Kt, "IQ4_KT", 256, 128, 4},
+    TensorTypeLayout{TensorType::kIq3Ks, "IQ3_KS", 256, 102, 2},
+    TensorTypeLayout{TensorType::kIq2Kl, "IQ2_KL", 256, 86, 2},
+    TensorTypeLayout{TensorType::kIq1Kt, "IQ1_KT", 256, 56, 4},
 };
 
 constexpr bool is_in_order() {

@@ -281,7 +281,9 @@ class Parser {
       }
       elements = *product;
     }
-    const auto bytes = checked_mul(elements / layout.block_elements, layout.block_bytes);
+    const auto blocks = checked_mul(tensor.dims[0] / layout.block_elements, layout.block_bytes);
+    const auto row = blocks ? checked_add(*blocks, layout.row_extra_bytes) : std::nullopt;
+    const auto bytes = row ? checked_mul(*row, elements / tensor.dims[0]) : std::nullopt;
     if (!bytes) return bad("dimensions", fmt::format("{}", elements), "fewer than 2^64 bytes");
     tensor.bytes = *bytes;
     return {};

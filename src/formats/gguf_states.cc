@@ -8,16 +8,15 @@
 
 #include "formats/gguf_frame.h"
 #include "spec/architectures.h"
+#include "spec/families/shapes.h"
 
 namespace kvarto {
 namespace {
 
 using Kind = GgufStateRule::Kind;
 
-// Far above those in use (4; 256 and 128), low enough that every product of a kernel or a state
-// with a head fits a field.
-constexpr std::int64_t kMaxKernel = 1024;
-constexpr std::int64_t kMaxStateDim = 16'384;
+// Low enough that every product of a kernel or a state with a head fits a field.
+constexpr std::int64_t kMaxStateDim = kMaxLinearDim;
 
 struct SsmKeys {
   std::int64_t kernel = 0;
@@ -45,30 +44,16 @@ Result<SsmKeys> read_ssm(const Keys& keys, bool has_heads) {
 
 Result<LayerSpec> mamba_state(const Keys& keys) {
   KVARTO_TRY(const SsmKeys ssm, read_ssm(keys, false));
-  StateShape shape;
-  shape.architecture = "mamba";
-  shape.query = {.q_heads = to_u32(ssm.inner), .qk_dim = to_u32(ssm.state), .v_dim = 1};
-  if (ssm.kernel > 1) shape.conv = {{"x", to_u32(ssm.inner), to_u32(ssm.kernel - 1)}};
-  shape.state = {{"state", to_u32(ssm.inner), to_u32(ssm.state)}};
-  shape.compact_state_codec = Codec::kBF16;  // the file names no type
-  return state_layer(shape);
+  return mamba1_layer(keys, ssm.inner, ssm.state, ssm.kernel);
 }
 
 Result<LayerSpec> mamba2_state(const Keys& keys) {
   KVARTO_TRY(const SsmKeys ssm, read_ssm(keys, true));
-  const std::int64_t head_dim = ssm.inner / ssm.heads;
-  StateShape shape;
-  shape.architecture = "mamba2";
-  shape.query = {
-      .q_heads = to_u32(ssm.heads), .qk_dim = to_u32(ssm.state), .v_dim = to_u32(head_dim)};
-  const std::int64_t past = ssm.kernel - 1;
-  if (past > 0) {
-    shape.conv = {{"x", to_u32(ssm.heads), to_u32(past * head_dim)},
-                  {"b_c", to_u32(ssm.groups), to_u32(past * 2 * ssm.state)}};
-  }
-  shape.state = {{"state", to_u32(ssm.heads), to_u32(head_dim * ssm.state)}};
-  shape.compact_state_codec = Codec::kBF16;  // the file names no type
-  return state_layer(shape);
+  return mamba2_layer(keys, {.heads = ssm.heads,
+                             .head_dim = ssm.inner / ssm.heads,
+                             .groups = ssm.groups,
+                             .state_dim = ssm.state,
+                             .kernel = ssm.kernel});
 }
 
 Result<LayerSpec> delta_net_state(const Keys& keys) {
@@ -84,7 +69,7 @@ Result<LayerSpec> delta_net_state(const Keys& keys) {
                   {"v", to_u32(ssm.heads), to_u32(past * v_dim)}};
   }
   shape.state = {{"state", to_u32(ssm.heads), to_u32(ssm.state * v_dim)}};
-  shape.compact_state_codec = Codec::kBF16;  // the file names no type
+  shape.compact_state_codec = compact_codec(keys, shape.state_codec);
   return state_layer(shape);
 }
 
@@ -94,16 +79,7 @@ Result<LayerSpec> kda_state(const GgufFrame& frame) {
   KVARTO_TRY(const auto dim, keys.required_integer({"kda.head_dim"}, 1, kMaxStateDim));
   const std::int64_t heads = frame.heads.empty() ? 0 : frame.heads.front();
   if (heads == 0) return keys.missing("attention.head_count", "the number of KDA heads");
-  StateShape shape;
-  shape.architecture = "kda";
-  shape.query = {.q_heads = to_u32(heads), .qk_dim = to_u32(dim), .v_dim = to_u32(dim)};
-  const auto past = to_u32((kernel - 1) * dim);
-  if (past > 0) {
-    shape.conv = {
-        {"q", to_u32(heads), past}, {"k", to_u32(heads), past}, {"v", to_u32(heads), past}};
-  }
-  shape.state = {{"state", to_u32(heads), to_u32(dim * dim)}};
-  return state_layer(shape);
+  return kda_layer(keys, heads, dim, kernel);
 }
 
 Result<LayerSpec> short_conv_state(const GgufFrame& frame) {

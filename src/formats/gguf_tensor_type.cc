@@ -7,7 +7,7 @@
 namespace kvarto {
 namespace {
 
-// Source: enum ggml_type of ggml.h, 2026.
+// Sources: enum ggml_type of ggml.h, 2026; from 133 on that of ik_llama.cpp.
 constexpr std::array kTypes = {
     std::pair{0u, TensorType::kF32},     std::pair{1u, TensorType::kF16},
     std::pair{2u, TensorType::kQ4_0},    std::pair{3u, TensorType::kQ4_1},
@@ -26,7 +26,16 @@ constexpr std::array kTypes = {
     std::pair{30u, TensorType::kBF16},   std::pair{34u, TensorType::kTq1_0},
     std::pair{35u, TensorType::kTq2_0},  std::pair{39u, TensorType::kMxfp4},
     std::pair{40u, TensorType::kNvfp4},  std::pair{41u, TensorType::kQ1_0},
-    std::pair{42u, TensorType::kQ2_0},
+    std::pair{42u, TensorType::kQ2_0},   std::pair{133u, TensorType::kQ6_0},
+    std::pair{134u, TensorType::kIq1Bn}, std::pair{135u, TensorType::kIq2Bn},
+    std::pair{137u, TensorType::kIq2K},  std::pair{138u, TensorType::kIq3K},
+    std::pair{139u, TensorType::kIq4K},  std::pair{140u, TensorType::kIq5K},
+    std::pair{141u, TensorType::kIq6K},  std::pair{144u, TensorType::kIq4Ks},
+    std::pair{145u, TensorType::kIq2Ks}, std::pair{146u, TensorType::kIq4Kss},
+    std::pair{151u, TensorType::kQ8Kv},  std::pair{152u, TensorType::kIq5Ks},
+    std::pair{153u, TensorType::kIq2Kt}, std::pair{154u, TensorType::kIq3Kt},
+    std::pair{155u, TensorType::kIq4Kt}, std::pair{156u, TensorType::kIq3Ks},
+    std::pair{157u, TensorType::kIq2Kl}, std::pair{158u, TensorType::kIq1Kt},
 };
 
 constexpr std::array kRemoved = {

@@ -228,6 +228,16 @@ TEST(GgufTensorType, HasTheBytesOfGgmlBlocks) {
   }
 }
 
+// ik_llama.cpp, type_traits: blocks of 256 in 136 bytes and a scale of 4 bytes a row; in 70 and 2.
+TEST(GgufTensorType, CountsTheScalesOfRows) {
+  GgufWriter writer(2, 0);
+  writer.tensor("a", {512, 3}, 144, 0).tensor("b", {256, 2, 2}, 145, 832);
+  const auto header = parse(writer.payload(832 + 288));
+  ASSERT_TRUE(header.has_value()) << header.error().message;
+  EXPECT_EQ(header->tensors[0].bytes, 3u * (2 * 136 + 4));
+  EXPECT_EQ(header->tensors[1].bytes, 4u * (70 + 2));
+}
+
 // Two parts of one model: part 1 holds the metadata and one tensor, part 2 the other.
 std::string part_bytes(std::uint32_t number, std::uint32_t count, std::uint32_t num_tensors = 2) {
   GgufWriter writer(1, 3);
