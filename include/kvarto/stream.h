@@ -122,6 +122,10 @@ struct Stream {
   // The layer whose selection this layer reuses (shared indexers).
   std::optional<std::uint32_t> selection_layer;
 
+  // Constant streams that are a ring of recent inputs (convolutions, compressors): its rows, one a
+  // token; engines that speculate lengthen it. 0 = not a ring.
+  std::uint32_t ring_rows = 0;
+
   // The `fp8_ds_mla` form: whether there is one, and its row and block padding in bytes.
   bool has_packed_form = false;
   std::uint32_t packed_row_pad_bytes = 0;

@@ -63,6 +63,7 @@ Result<LayerSpec> delta_net_state(const Keys& keys) {
   shape.architecture = "gdn";
   shape.query = {.q_heads = to_u32(ssm.heads), .qk_dim = to_u32(ssm.state), .v_dim = to_u32(v_dim)};
   const std::int64_t past = ssm.kernel - 1;
+  shape.conv_rows = to_u32(past);
   if (past > 0) {
     shape.conv = {{"q", to_u32(ssm.groups), to_u32(past * ssm.state)},
                   {"k", to_u32(ssm.groups), to_u32(past * ssm.state)},
@@ -88,6 +89,7 @@ Result<LayerSpec> short_conv_state(const GgufFrame& frame) {
   StateShape shape;
   shape.architecture = "short_conv";
   if (cached > 1) shape.conv = {{"x", to_u32(frame.hidden_size), to_u32(cached - 1)}};
+  shape.conv_rows = to_u32(cached - 1);
   return state_layer(shape);
 }
 

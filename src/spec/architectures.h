@@ -126,6 +126,7 @@ struct StateShape {
   std::string architecture;       // "mamba", "mamba2", "gdn", "kda", "lightning", "short_conv"
   QueryShape query;
   std::vector<StateField> conv;   // empty = no convolution
+  std::uint32_t conv_rows = 0;    // rows of it: kernel - 1
   std::vector<StateField> state;  // empty = no recurrence
   Codec conv_codec = Codec::kBF16;
   Codec state_codec = Codec::kF32;

@@ -32,6 +32,7 @@ PlanRequest request_of(const Json& json) {
   request.num_sequences = json.value("sequences", 1);
   request.types.key = json.at("key");
   request.types.value = json.at("value");
+  request.types.index = json.value("index", "");
   request.tensor_parallel = json.value("tensor_parallel", 1u);
   request.block_size = json.value("block_size", 0);
   request.micro_batch = json.value("micro_batch", 0);

@@ -168,7 +168,8 @@ Result<EnginePlan> plan_llama(const EngineCase& engine_case, std::string_view en
   const PlanRequest& request = engine_case.request;
   KVARTO_CHECK_OK(check_options(request, engine));
   KVARTO_TRY(const std::vector<LlamaTensor> tensors, llama_tensors(engine_case, engine, rules));
-  const std::uint64_t streams = request.is_unified.value_or(false) ? 1 : request.num_sequences;
+  const bool is_unified = is_one_pool(engine_case);
+  const std::uint64_t streams = is_unified ? 1 : request.num_sequences;
   Ledger ledger;
   Printed printed;
   CheckedSum check;
@@ -194,6 +195,15 @@ Result<EnginePlan> plan_llama(const EngineCase& engine_case, std::string_view en
                                              : fmt::format("{:.1f} GiB", bytes / kMiB / 1024);
   }
   set_concurrency(plan, request);
+  if (is_unified && request.num_sequences > 1) {
+    plan.notes.push_back(
+        fmt::format("one pool (-kvu): its {} cells are shared by all {} sequences, so the ideal of "
+                    "so many whole sequences is larger",
+                    request.context, request.num_sequences));
+    // A pool does not grow with its sequences: what fits is tokens in all.
+    if (plan.tokens) *plan.tokens /= request.num_sequences;
+    plan.max_concurrency.reset();
+  }
   if (printed.cuda_padding != 0) {
     plan.notes.push_back(
         fmt::format("{} bytes of padding are those of a CUDA buffer; a CPU buffer has none, and "

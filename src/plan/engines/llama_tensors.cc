@@ -48,7 +48,7 @@ struct Cells {
 Result<Cells> cells_of(const EngineCase& engine_case, std::string_view engine,
                        const LlamaRules& rules) {
   const PlanRequest& request = engine_case.request;
-  const bool is_unified = request.is_unified.value_or(false);
+  const bool is_unified = is_one_pool(engine_case);
   if (request.context > kMaxCells || request.num_sequences > kMaxCells) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("engine {}: context {} times {} sequences, expected at most {} cells",
@@ -144,7 +144,6 @@ class TensorBuilder {
     } else if (stream.tokens_per_row > 1 || stream.purpose == Purpose::kIndexer) {
       tensor.cache =
           stream.purpose == Purpose::kIndexer ? LlamaCache::kIndexer : LlamaCache::kCompressed;
-      // The DeepSeek caches keep one stream a sequence even when unified.
       per_stream =
           round_up(ceil_div(cells_.per_stream, stream.tokens_per_row), rules_.cell_multiple);
     }
@@ -243,6 +242,16 @@ class TensorBuilder {
 };
 
 }  // namespace
+
+bool is_one_pool(const EngineCase& engine_case) {
+  // The caches of rows compressed over tokens keep one stream a sequence even when unified.
+  const bool has_compressed_rows = std::any_of(
+      engine_case.model.groups.begin(), engine_case.model.groups.end(), [](const LayerGroup& g) {
+        return std::any_of(g.streams.begin(), g.streams.end(),
+                           [](const Stream& s) { return s.name == "window_kv"; });
+      });
+  return engine_case.request.is_unified.value_or(false) && !has_compressed_rows;
+}
 
 std::uint64_t LlamaTensor::cell_bytes() const {
   return heads * codec_bytes(codec, head_elements).total();

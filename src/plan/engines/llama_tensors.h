@@ -39,6 +39,9 @@ struct LlamaTensor {
   [[nodiscard]] std::uint64_t bytes() const { return cells * cell_bytes(); }
 };
 
+// Whether all sequences share one stream of `context` cells (-kvu).
+[[nodiscard]] bool is_one_pool(const EngineCase& engine_case);
+
 // The types that the request names, as ggml types. "auto" is f16, the engines' default.
 struct LlamaTypes {
   Codec key = Codec::kF16;

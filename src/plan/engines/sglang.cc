@@ -191,6 +191,18 @@ void print_states(EnginePlan& plan, const std::vector<PagedLayers>& layers,
   plan.printed["ssm_gb"] = gib(state * slots);
 }
 
+// Rows that the windows of all sequences hold at once.
+std::uint64_t window_tokens_wanted(const std::vector<PagedLayers>& layers,
+                                   const PlanRequest& request) {
+  std::uint64_t wanted = 0;
+  for (const PagedLayers& l : layers) {
+    if (l.kind != PageKind::kWindow || l.is_draft) continue;
+    wanted = std::max(
+        wanted, peak_rows(*l.streams.front().stream, request.context) * request.num_sequences);
+  }
+  return wanted;
+}
+
 Result<EnginePlan> plan_sglang(const EngineCase& engine_case) {
   const PlanRequest& request = engine_case.request;
   KVARTO_CHECK_OK(check_gpu_types(request, "sglang"));
@@ -218,6 +230,13 @@ Result<EnginePlan> plan_sglang(const EngineCase& engine_case) {
   set_pool_size(plan, request, cell, pools, engine_case.profile == "2025-09" ? cell.index : 0);
   print(plan, engine_case, cell, pools);
   print_states(plan, layers, request);
+  const std::uint64_t wanted = window_tokens_wanted(layers, request);
+  if (pools.window_tokens < wanted) {
+    plan.notes.push_back(
+        fmt::format("the pool of windowed layers has {} tokens by swa_full_tokens_ratio 0.8, the "
+                    "windows of this load want {}: raise the ratio",
+                    pools.window_tokens, wanted));
+  }
   return plan;
 }
 

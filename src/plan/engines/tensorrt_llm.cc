@@ -79,10 +79,12 @@ Result<EnginePlan> plan_tensorrt_llm(const EngineCase& engine_case) {
   Ledger ledger;
   std::uint64_t block_bytes = 0;  // of the pool of full-length layers
   std::uint64_t blocks = 0;
+  const bool has_full = std::any_of(layers.begin(), layers.end(),
+                                    [](const PagedLayers& l) { return l.kind == PageKind::kFull; });
   for (const PagedLayers& l : layers) {
     KVARTO_CHECK_OK(add_layers(ledger, l, engine_case, block));
-    const bool is_full =
-        l.kind == PageKind::kFull || (!l.is_state() && engine_case.profile == "2025");
+    const bool is_full = l.kind == PageKind::kFull || !has_full || engine_case.profile == "2025";
+    if (l.is_state()) continue;
     if (!is_full) continue;
     block_bytes += l.row_bytes * l.num_layers * block / l.tokens_per_row;
     blocks = std::max(blocks, blocks_of(l, engine_case, block).count * request.num_sequences);

@@ -93,7 +93,9 @@ Status add_state(Ledger& ledger, const VllmGroup& group, const PlanRequest& requ
   KVARTO_CHECK_OK(add_live_rows(ledger, group.layers, entry));
   const std::uint64_t copies = group.layers.num_layers * request.num_sequences;
   const std::uint64_t held = group.blocks_per_sequence * group.own_page_bytes;
-  add_flat(ledger, group.layers, (held - group.layers.row_bytes) * copies,
+  std::uint64_t live = 0;
+  for (const OwnedStream& owned : group.layers.streams) live += owned.on_rank.total();
+  add_flat(ledger, group.layers, (held - live) * copies,
            is_windowed ? Cause::kWindowSlack : Cause::kSnapshots);
   return {};
 }
@@ -132,8 +134,10 @@ void add_unified_tables(Ledger& ledger, const VllmPool& pool, const PlanRequest&
   }
 }
 
-// Bytes that one request of the whole context is charged, real layers only.
-std::uint64_t needed_bytes(const VllmPool& pool) {
+// Bytes that one request of the whole context is charged: every block of its tables since 2026
+// (group_size x page x blocks), the real layers alone before.
+std::uint64_t needed_bytes(const VllmPool& pool, const VllmRules& rules) {
+  if (rules.are_tokens_per_request) return pool.blocks_per_sequence * pool.block_bytes;
   std::uint64_t bytes = 0;
   for (const VllmGroup& g : pool.groups) {
     bytes += g.blocks_per_sequence * g.page_bytes * g.layers.num_layers;
@@ -219,7 +223,7 @@ std::uint64_t estimated_max(const EngineCase& engine_case, const VllmRules& rule
                              .request = request,
                              .profile = engine_case.profile};
     const auto pool = pool_of(shorter, rules);
-    return pool && needed_bytes(*pool) <= request.kv_memory_bytes;
+    return pool && needed_bytes(*pool, rules) <= request.kv_memory_bytes;
   };
   std::uint64_t low = 0;
   std::uint64_t high = engine_case.request.context;
@@ -242,6 +246,17 @@ ModelSpec with_compact_states(ModelSpec model) {
     }
   }
   return model;
+}
+
+bool has_compact_states(const ModelSpec& model) {
+  for (const LayerGroup& group : model.groups) {
+    for (const Stream& stream : group.streams) {
+      if (stream.name == "state" && stream.fields.front().packed != stream.fields.front().codec) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 Result<EnginePlan> plan_vllm_typed(const EngineCase& engine_case) {
@@ -275,8 +290,8 @@ Result<EnginePlan> plan_vllm_typed(const EngineCase& engine_case) {
   KVARTO_CHECK_OK(std::move(ledger).finish(plan));
   plan.blocks = pool.blocks_per_sequence * request.num_sequences + (rules.is_v0 ? 0 : 1);
   set_pool_size(plan, pool, request, rules);
-  plan.printed["needed_gib"] = gib(static_cast<double>(needed_bytes(pool)));
-  if (request.kv_memory_bytes != 0 && needed_bytes(pool) > request.kv_memory_bytes) {
+  plan.printed["needed_gib"] = gib(static_cast<double>(needed_bytes(pool, rules)));
+  if (request.kv_memory_bytes != 0 && needed_bytes(pool, rules) > request.kv_memory_bytes) {
     plan.printed["estimated_max"] = fmt::format("{}", estimated_max(engine_case, rules));
   }
   if (pool.is_hybrid) {
@@ -296,11 +311,17 @@ Result<EnginePlan> plan_vllm_typed(const EngineCase& engine_case) {
 
 Result<EnginePlan> plan_vllm(const EngineCase& engine_case) {
   const ModelSpec model = with_compact_states(engine_case.model);
-  return plan_vllm_typed({.source = engine_case.source,
-                          .model = model,
-                          .draft_groups = engine_case.draft_groups,
-                          .request = engine_case.request,
-                          .profile = engine_case.profile});
+  KVARTO_TRY(EnginePlan plan, plan_vllm_typed({.source = engine_case.source,
+                                               .model = model,
+                                               .draft_groups = engine_case.draft_groups,
+                                               .request = engine_case.request,
+                                               .profile = engine_case.profile}));
+  if (has_compact_states(engine_case.model)) {
+    plan.notes.emplace_back(
+        "recurrent states are kept in 16 bits, the model's own type, where the ideal counts f32: "
+        "its file names no type (mamba_ssm_cache_dtype)");
+  }
+  return plan;
 }
 
 }  // namespace

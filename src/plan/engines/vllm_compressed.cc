@@ -21,24 +21,23 @@ constexpr std::uint64_t kAlignBytes = 576;
 constexpr std::uint64_t kOverlapStateTokens = 4;
 constexpr std::uint64_t kStateTokens = 8;
 
-// Rows of a compressor's ring: one a token. The ring spans two groups where they overlap.
+// Rows of a compressor's ring: one a token.
 struct Ring {
   std::uint64_t rows = 0;
   std::uint64_t block_rows = 0;
 };
 
-Ring ring_of(const LayerGroup& group, const Stream& state) {
-  std::uint64_t ratio = 1;
-  for (const Stream& stream : group.streams) ratio = std::max(ratio, stream.tokens_per_row);
+Ring ring_of(const Stream& state) {
   const bool has_overlap = state.truncate.kind == Truncate::Kind::kSnapshot;
-  return has_overlap ? Ring{2 * ratio, kOverlapStateTokens} : Ring{ratio, kStateTokens};
+  return {std::max<std::uint64_t>(1, state.ring_rows),
+          has_overlap ? kOverlapStateTokens : kStateTokens};
 }
 
 VllmGroup page_of(PagedLayers layers) {
   VllmGroup group;
   const OwnedStream& first = layers.streams.front();
   if (layers.is_state()) {
-    const Ring ring = ring_of(*first.group, *first.stream);
+    const Ring ring = ring_of(*first.stream);
     // A state is a window of `ring.rows` rows, one a token.
     layers.kind = PageKind::kWindow;
     layers.window = ring.rows;
@@ -97,6 +96,11 @@ Result<VllmPool> vllm_compressed_pool(const EngineCase& engine_case,
   for (std::size_t i = 0; i < pool.groups.size(); ++i) {
     VllmGroup& g = pool.groups[i];
     g.blocks_per_sequence = vllm_blocks(g, request, rules);
+    if (g.layers.streams.front().stream->purpose == Purpose::kState) {
+      // A ring is there whole, however short the sequence.
+      g.blocks_per_sequence =
+          std::max(g.blocks_per_sequence, ceil_div(g.layers.window, g.rows_per_page));
+    }
     bool is_first = true;
     std::uint64_t table_bytes = 0;
     for (std::size_t j = 0; j < pool.groups.size(); ++j) {

@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint64_t kDefaultBlockTokens = 16;
 constexpr std::uint64_t kLatentBlockTokens = 64;  // FlashMLA accepts no other page
 constexpr std::uint64_t kStateAlignment = 16;     // of a hybrid's attention block
+constexpr std::uint64_t kMaxBlockTokens = std::uint64_t{1} << 24;
 constexpr std::uint64_t kV0LatentElements = 640;  // V0 padded latent rows to a multiple of 128
 
 std::uint64_t context_of_rank(const PlanRequest& request) {
@@ -110,6 +111,17 @@ void fill_hybrid(VllmPool& pool, std::uint64_t block_tokens, std::uint64_t page_
   pool.block_bytes = page_bytes * group_size;
 }
 
+// Draft tokens in flight lengthen the rings of convolutions by a row each.
+void lengthen_rings(std::vector<VllmGroup>& groups, std::uint64_t draft_tokens) {
+  for (VllmGroup& g : groups) {
+    if (!g.layers.is_state()) continue;
+    for (const OwnedStream& owned : g.layers.streams) {
+      if (owned.stream->ring_rows == 0) continue;
+      g.layers.row_bytes += owned.on_rank.total() / owned.stream->ring_rows * draft_tokens;
+    }
+  }
+}
+
 // V0 knew neither states nor windows.
 Status charge_in_full(VllmPool& pool) {
   for (VllmGroup& g : pool.groups) {
@@ -160,9 +172,15 @@ std::uint64_t vllm_blocks(const VllmGroup& group, const PlanRequest& request,
 Result<VllmPool> vllm_pool(const EngineCase& engine_case, std::vector<PagedLayers> layers,
                            const VllmRules& rules) {
   const PlanRequest& request = engine_case.request;
+  if (request.block_size > kMaxBlockTokens) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("engine vllm: block size {}, expected at most {}", request.block_size,
+                            kMaxBlockTokens));
+  }
   VllmPool pool;
   pool.groups = make_groups(std::move(layers), request);
   if (pool.groups.empty()) return pool;
+  lengthen_rings(pool.groups, request.draft_tokens);
   const Totals totals = totals_of(pool.groups);
   if (rules.is_v0) KVARTO_CHECK_OK(charge_in_full(pool));
   std::uint64_t block_tokens = request.block_size;

@@ -65,6 +65,7 @@ Stream state_stream(const CompressedShape& shape, const char* name, std::uint32_
   const std::uint32_t width = rows * factor * dim;
   Stream stream;
   stream.name = name;
+  stream.ring_rows = rows;
   stream.fields = {fixed_field("kv", 1, width, Codec::kF32),
                    fixed_field("score", 1, width, Codec::kF32)};
   stream.lifetime = {Lifetime::Kind::kConstant, 0};

@@ -26,6 +26,7 @@ LayerSpec state_layer(const StateShape& shape) {
   layer.query = shape.query;
   if (!shape.conv.empty()) {
     layer.streams.push_back(constant_stream("conv_state", shape.conv, shape.conv_codec));
+    layer.streams.back().ring_rows = shape.conv_rows;
   }
   if (!shape.state.empty()) {
     layer.streams.push_back(constant_stream("state", shape.state, shape.state_codec));

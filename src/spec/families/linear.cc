@@ -62,6 +62,7 @@ Result<LayerSpec> read_delta_net(ClassKeys& read) {
   StateShape shape;
   shape.architecture = "gdn";
   shape.query = {.q_heads = narrow(v_heads), .qk_dim = narrow(k_dim), .v_dim = narrow(v_dim)};
+  shape.conv_rows = narrow(kernel - 1);
   if (kernel > 1) {
     shape.conv = {{"q", narrow(k_heads), narrow((kernel - 1) * k_dim)},
                   {"k", narrow(k_heads), narrow((kernel - 1) * k_dim)},

@@ -142,6 +142,7 @@ Result<ModelSpec> read_lfm2(const Keys& keys, const Keys& root) {
   StateShape state;
   state.architecture = "short_conv";
   if (cached > 1) state.conv = {{"x", narrow(hidden), narrow(cached - 1)}};
+  state.conv_rows = narrow(cached - 1);
   std::vector<LayerSpec> layers;
   for (LayerContent kind : *kinds) {
     layers.push_back(kind == LayerContent::kAttention ? dense_layer(dense) : state_layer(state));

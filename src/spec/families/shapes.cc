@@ -139,6 +139,7 @@ Result<LayerSpec> mamba2_layer(const Keys& keys, const Mamba2Shape& shape) {
   KVARTO_TRY(const auto width, product(keys, "state_size", shape.head_dim, shape.state_dim));
   if (shape.kernel > 1) {
     state.conv = {{"x", narrow(shape.heads), x}, {"b_c", narrow(shape.groups), b_c}};
+    state.conv_rows = narrow(shape.kernel - 1);
   }
   state.state = {{"state", narrow(shape.heads), width}};
   KVARTO_TRY(state.state_codec, read_state_codec(keys));
@@ -152,6 +153,7 @@ Result<LayerSpec> mamba1_layer(const Keys& keys, std::int64_t channels, std::int
   state.architecture = "mamba";
   state.query = {.q_heads = narrow(channels), .qk_dim = narrow(state_dim), .v_dim = 1};
   if (kernel > 1) state.conv = {{"x", narrow(channels), narrow(kernel - 1)}};
+  state.conv_rows = narrow(kernel - 1);
   state.state = {{"state", narrow(channels), narrow(state_dim)}};
   KVARTO_TRY(state.state_codec, read_state_codec(keys));
   state.compact_state_codec = compact_codec(keys, state.state_codec);
@@ -165,6 +167,7 @@ Result<LayerSpec> kda_layer(const Keys& keys, std::int64_t heads, std::int64_t h
   state.query = {.q_heads = narrow(heads), .qk_dim = narrow(head_dim), .v_dim = narrow(head_dim)};
   KVARTO_TRY(const auto conv, product(keys, "linear_attn_config", kernel - 1, head_dim));
   KVARTO_TRY(const auto width, product(keys, "linear_attn_config", head_dim, head_dim));
+  state.conv_rows = narrow(kernel - 1);
   if (kernel > 1) {
     state.conv = {
         {"q", narrow(heads), conv}, {"k", narrow(heads), conv}, {"v", narrow(heads), conv}};
