@@ -37,6 +37,7 @@ struct Command {
 extern const Command kInspectCommand;
 extern const Command kPlanCommand;
 extern const Command kModelsCommand;
+extern const Command kProfileCommand;
 extern const Command kBenchCommand;
 
 }  // namespace kvarto::cli

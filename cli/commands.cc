@@ -7,6 +7,7 @@ std::span<const Command* const> commands() {
       &kInspectCommand,
       &kPlanCommand,
       &kModelsCommand,
+      &kProfileCommand,
       &kBenchCommand,
   };
   return kAll;

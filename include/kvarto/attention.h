@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "kvarto/cache_view.h"
+#include "kvarto/observe.h"
 #include "kvarto/result.h"
 
 namespace kvarto {
@@ -93,6 +94,9 @@ class AttentionRunner {
   // The result is the same, bit for bit, for equal numbers of threads.
   [[nodiscard]] Result<AttentionReport> decode(const DecodeCall& call);
   [[nodiscard]] Result<AttentionReport> prefill(const PrefillCall& call);
+
+  // Tells `observer` of every decode from now on; nullptr ends it.
+  void set_observer(Observer* observer);
 
   [[nodiscard]] std::uint32_t num_threads() const;
 

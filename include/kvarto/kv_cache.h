@@ -15,6 +15,7 @@
 
 #include "kvarto/cache_view.h"
 #include "kvarto/model_spec.h"
+#include "kvarto/observe.h"
 #include "kvarto/result.h"
 #include "kvarto/tracks.h"
 
@@ -234,6 +235,9 @@ class KvCache {
   [[nodiscard]] std::vector<TrackUsage> usage() const;
   // Tokens in whose multiples prefixes are shared by whole blocks: share_unit_tokens().
   [[nodiscard]] std::uint64_t share_unit() const;
+
+  // Tells `observer` of every block taken and given back from now on; nullptr ends it.
+  void set_observer(Observer* observer);
 
   // Checks invariants 1 and 3 and those of the pools. O(all blocks). Errors: kCorruptData.
   [[nodiscard]] Status verify() const;

@@ -61,6 +61,8 @@ std::uint32_t AttentionRunner::num_threads() const {
   return static_cast<std::uint32_t>(state_->pool.num_threads());
 }
 
+void AttentionRunner::set_observer(Observer* observer) { state_->observer = observer; }
+
 Result<AttentionReport> AttentionRunner::decode(const DecodeCall& call) {
   return reporting_memory([&] { return decode_with(*state_, call); });
 }
@@ -87,6 +89,7 @@ Result<AttentionReport> decode_with(RunnerState& state, const DecodeCall& call) 
   work.pool = &state.pool;
   work.scratch = state.scratch;
   work.parts = &state.parts;
+  work.observer = state.observer;
   AttentionReport report = start_report(call.view, *state.kernels, state.pool.num_threads());
   run_decode(work, visible, report);
   return report;

@@ -1,5 +1,7 @@
 #include "attention/decode.h"
 
+#include <chrono>
+
 #include "attention/call_check.h"
 #include "attention/partial_result.h"
 #include "attention/split_plan.h"
@@ -39,7 +41,8 @@ class Decoder {
     find_parts();
   }
 
-  void run() {
+  // Runs all work items; what several of them share is left for merge().
+  void run_items() {
     float* parts = work_.parts->reserve(part_floats_);
     for (ThreadScratch& scratch : work_.scratch) reserve(scratch);
     work_.pool->run([&](std::size_t thread) {
@@ -47,12 +50,15 @@ class Decoder {
         run_item(i, parts, work_.scratch[thread]);
       }
     });
+  }
+
+  void merge() {
     bool is_all_written = true;
     for (const std::uint8_t is_alone : is_alone_) is_all_written &= is_alone != 0;
     if (is_all_written) return;
     work_.pool->run([&](std::size_t thread) {
       for (std::size_t s = thread; s < parts_of_.size(); s += work_.pool->num_threads()) {
-        if (!is_alone_[s]) merge_sequence(static_cast<std::uint32_t>(s), parts);
+        if (!is_alone_[s]) merge_sequence(static_cast<std::uint32_t>(s));
       }
     });
   }
@@ -61,6 +67,15 @@ class Decoder {
     report.num_work_items = split_.items.size();
     for (const WorkItem& item : split_.items) report.rows_read += item.rows.num_rows();
     report.bytes_read = report.rows_read * row_pair_bytes(view_);
+  }
+
+  [[nodiscard]] std::vector<ReadRun> runs() const {
+    std::vector<ReadRun> runs;
+    for (const WorkItem& item : split_.items) {
+      runs.push_back({segments_[item.segment].members.front(), item.rows.first,
+                      item.rows.num_rows()});
+    }
+    return runs;
   }
 
  private:
@@ -205,7 +220,8 @@ class Decoder {
     }
   }
 
-  void merge_sequence(std::uint32_t sequence, float* parts) const {
+  void merge_sequence(std::uint32_t sequence) const {
+    float* parts = work_.parts->reserve(0);
     write_sequence(sequence, parts_of_[sequence],
                    [&](std::size_t item) { return parts + part_begin_[item]; });
   }
@@ -250,9 +266,30 @@ class Decoder {
 
 void run_decode(const DecodeWork& work, std::span<const RowRange> visible,
                 AttentionReport& report) {
+  if (work.observer == nullptr) {
+    Decoder decoder(work, visible);
+    decoder.run_items();
+    decoder.merge();
+    decoder.count(report);
+    return;
+  }
+  using Clock = std::chrono::steady_clock;
+  const auto seconds = [](Clock::duration time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  const Clock::time_point begin = Clock::now();
   Decoder decoder(work, visible);
-  decoder.run();
+  const Clock::time_point planned = Clock::now();
+  decoder.run_items();
+  const Clock::time_point passed = Clock::now();
+  decoder.merge();
+  const Clock::time_point merged = Clock::now();
   decoder.count(report);
+  const std::vector<ReadRun> runs = decoder.runs();
+  work.observer->decoded(work.call->view, {.runs = runs,
+                                           .plan_s = seconds(planned - begin),
+                                           .pass_s = seconds(passed - planned),
+                                           .merge_s = seconds(merged - passed)});
 }
 
 }  // namespace kvarto

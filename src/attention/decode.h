@@ -14,6 +14,7 @@ struct DecodeWork {
   ThreadPool* pool = nullptr;
   std::span<ThreadScratch> scratch;
   AlignedFloats* parts = nullptr;
+  Observer* observer = nullptr;
 };
 
 // Runs it and fills in the counts of `report`.

@@ -39,6 +39,7 @@ struct RunnerState {
   ThreadPool pool;
   std::vector<ThreadScratch> scratch;
   AlignedFloats parts;  // states of work items that are merged
+  Observer* observer = nullptr;
 };
 
 // AttentionRunner's calls, with the kernels of `state`; tests run every

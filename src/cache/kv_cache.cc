@@ -65,6 +65,7 @@ std::uint32_t KvCache::Impl::take_block(TrackStore& store, Content content) {
   const bool is_unused = block >= store.first_unused;
   if (is_unused) store.first_unused = block + 1;
   if (!is_unused && content == Content::kZeros) fill_block(store, block, 0);
+  if (observer != nullptr) observer->block_taken(track_of(store), block);
   return block;
 }
 
@@ -75,7 +76,9 @@ void KvCache::Impl::add_ref(TrackStore& store, std::uint32_t block) {
 void KvCache::Impl::release(TrackStore& store, std::uint32_t block) {
   const Result<std::uint32_t> remaining = store.pool.release(BlockId{block});
   KVARTO_CHECK(remaining.has_value());
-  if (*remaining == 0 && options.poisons_freed_blocks) fill_block(store, block, 0xFF);
+  if (*remaining != 0) return;
+  if (options.poisons_freed_blocks) fill_block(store, block, 0xFF);
+  if (observer != nullptr) observer->block_freed(track_of(store), block);
 }
 
 bool KvCache::Impl::is_shared(const TrackStore& store, std::uint32_t block) const {
@@ -199,6 +202,7 @@ const ModelSpec& KvCache::model() const { return impl_->model; }
 const CacheOptions& KvCache::options() const { return impl_->options; }
 const std::vector<Track>& KvCache::tracks() const { return impl_->tracks; }
 std::string_view KvCache::isa() const { return isa_name(impl_->kernels->isa); }
+void KvCache::set_observer(Observer* observer) { impl_->observer = observer; }
 std::uint64_t KvCache::share_unit() const { return share_unit_tokens(impl_->tracks); }
 
 namespace {

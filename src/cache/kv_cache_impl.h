@@ -96,6 +96,7 @@ struct KvCache::Impl {
   std::vector<Sequence> sequences;  // by slot
   std::vector<std::uint32_t> free_slots;
   std::vector<AppendPlan> append_plans;  // scratch of append()
+  Observer* observer = nullptr;
 
   // --- kv_cache_create.cc ---
   // Adds the slices of one track, each an array over all blocks, one behind the other.
@@ -111,6 +112,9 @@ struct KvCache::Impl {
   // Takes a block, all zeros unless its bytes will be replaced at once. Requires: one is free.
   enum class Content : std::uint8_t { kZeros, kReplaced };
   std::uint32_t take_block(TrackStore& store, Content content);
+  [[nodiscard]] std::uint32_t track_of(const TrackStore& store) const {
+    return static_cast<std::uint32_t>(&store - stores.data());
+  }
   void add_ref(TrackStore& store, std::uint32_t block);
   void release(TrackStore& store, std::uint32_t block);
   [[nodiscard]] bool is_shared(const TrackStore& store, std::uint32_t block) const;

@@ -37,6 +37,8 @@ HEADER_PART = {
     "kv_cache.h": "cache",
     "attention.h": "attention",
     "measure.h": "profile",
+    "observe.h": "spec",
+    "profile.h": "profile",
     "layout_convert.h": "cache",
     "measure_append.h": "profile",
     "shared_kv_cache.h": "cache",

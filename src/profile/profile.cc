@@ -1,0 +1,425 @@
+#include "kvarto/profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "base/checked.h"
+#include "cache/storage.h"
+#include "kvarto/measure.h"
+#include "kvarto/plan.h"
+#include "profile/latency.h"
+#include "profile/profile_loop.h"
+
+namespace kvarto {
+namespace {
+
+constexpr std::uint64_t kDefaultSteps = 128;
+// The read stream of the machine is measured over at most this much.
+constexpr std::uint64_t kMaxStreamBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMinStreamBytes = std::uint64_t{1} << 16;
+constexpr double kStreamSeconds = 0.05;
+
+bool is_float(Codec codec) {
+  return codec == Codec::kF32 || codec == Codec::kF16 || codec == Codec::kBF16;
+}
+
+// Unit roundoff of a type, doubled: the rounding of a written row.
+double rounding_of(Codec codec) {
+  if (codec == Codec::kF32) return 0;
+  return codec == Codec::kF16 ? 1.0 / 1024 : 1.0 / 128;
+}
+
+Status refuse(const LayerGroup& group, const std::string& why) {
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: {}; what runs now is K and V of the same heads in f32, f16 or bf16, "
+                          "read in full or by a window or chunk",
+                          group.architecture, why));
+}
+
+Status check_stream(const LayerGroup& group, const Stream& stream) {
+  const auto no = [&](const std::string& what) {
+    return refuse(group, fmt::format("stream \"{}\" {}", stream.name, what));
+  };
+  if (stream.name != "k" && stream.name != "v") return no("cannot run yet");
+  if (stream.fields.size() != 1) return no("has rows of several fields");
+  if (stream.owner_layer.has_value()) return no("is borrowed from another layer");
+  if (stream.tokens_per_row != 1 || stream.birth_delay_tokens != 0 || !stream.born_from.empty()) {
+    return no("is not born with its token");
+  }
+  const Lifetime::Kind life = stream.lifetime.kind;
+  if (life != Lifetime::Kind::kNever && life != Lifetime::Kind::kWindow &&
+      life != Lifetime::Kind::kChunk) {
+    return no("has lifetime " + to_string(stream.lifetime));
+  }
+  const Access& access = stream.access;
+  if ((access.kind != Access::Kind::kAll && access.kind != Access::Kind::kWindow) ||
+      access.skip_tokens != 0 || access.align_rows != 1) {
+    return no("is read by " + to_string(access));
+  }
+  const Codec codec = stream.fields.front().codec;
+  if (!is_float(codec)) return no(fmt::format("has type {}", codec_info(codec).name));
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t default_steps(std::uint64_t context) {
+  if (context >= 2 * kDefaultSteps) return kDefaultSteps;
+  return std::max<std::uint64_t>(context / 2, 1);
+}
+
+bool ProfileRun::is_all_met() const {
+  return std::all_of(verified.begin(), verified.end(),
+                     [](const Verified& statement) { return statement.is_met; });
+}
+
+Status check_runnable(const LayerGroup& group) {
+  if (group.streams.size() != 2 || group.streams[0].name == group.streams[1].name) {
+    for (const Stream& stream : group.streams) KVARTO_CHECK_OK(check_stream(group, stream));
+    return refuse(group, fmt::format("{} streams", group.streams.size()));
+  }
+  for (const Stream& stream : group.streams) KVARTO_CHECK_OK(check_stream(group, stream));
+  const Stream& a = group.streams[0];
+  const Stream& b = group.streams[1];
+  if (!(a.lifetime == b.lifetime) || !(a.access == b.access) ||
+      a.fields.front().heads != b.fields.front().heads) {
+    return refuse(group, "K and V of different heads, lifetime or access");
+  }
+  if (group.query.q_heads == 0 || group.query.q_heads % a.fields.front().heads != 0) {
+    return refuse(group, fmt::format("{} query heads for {} KV heads", group.query.q_heads,
+                                     a.fields.front().heads));
+  }
+  return {};
+}
+
+namespace {
+
+// --- Request -------------------------------------------------------------------------------------
+
+Status check_request(const ProfileRequest& request) {
+  const std::uint64_t steps =
+      request.num_steps == 0 ? default_steps(request.context) : request.num_steps;
+  if (request.context == 0) {
+    return fail(ErrorCode::kInvalidArgument, "context: found 0, expected at least 1 token");
+  }
+  if (steps > request.context) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("steps: found {}, expected at most the context of {} tokens, which "
+                            "they end at",
+                            steps, request.context));
+  }
+  if (request.num_sequences == 0) {
+    return fail(ErrorCode::kInvalidArgument, "sequences: found 0, expected at least 1");
+  }
+  return {};
+}
+
+ModelSpec one_group(const ProfileRequest& request, const LayerGroup& group) {
+  ModelSpec model = request.model;
+  model.groups = {group};
+  model.draft_groups.clear();
+  if (!request.has_all_layers) model.groups.front().layers.resize(1);
+  model.num_layers = static_cast<std::uint32_t>(model.groups.front().layers.size());
+  return model;
+}
+
+PlanRequest plan_request(const ProfileRequest& request, std::uint64_t context) {
+  PlanRequest plan;
+  plan.context = context;
+  plan.num_sequences = request.num_sequences;
+  plan.types = request.types;
+  plan.block_size = request.block_size;
+  plan.micro_batch = request.micro_batch;
+  return plan;
+}
+
+
+// Refuses what memory does not hold: the cache as planned, and the queries beside it.
+Status check_memory(const ProfileRequest& request, const LayerGroup& group, const Plan& plan) {
+  const auto query_bytes = checked_mul(
+      request.num_sequences,
+      std::uint64_t{group.query.q_heads} * (group.query.qk_dim + group.query.v_dim) * sizeof(float));
+  const auto needed =
+      query_bytes ? checked_add(*query_bytes, plan.engines.front().bytes) : std::nullopt;
+  const std::uint64_t available = available_memory_bytes();
+  if (needed.has_value() && *needed <= available) return {};
+  return fail(ErrorCode::kOutOfMemory,
+              fmt::format("{}: {} sequences of {} tokens need {} bytes, {} are available",
+                          group.architecture, request.num_sequences, request.context,
+                          needed ? std::to_string(*needed) : std::string("more than 2^64"),
+                          available));
+}
+
+// --- Reports -------------------------------------------------------------------------------------
+
+std::uint64_t stream_bytes(const Plan& plan, const std::string& name) {
+  std::uint64_t bytes = 0;
+  for (const LedgerEntry& entry : plan.engines.front().ledger) {
+    if (entry.stream == name) bytes += entry.bytes;
+  }
+  return bytes;
+}
+
+std::uint64_t row_bytes_of(const StreamView& stream) {
+  return codec_bytes(stream.codec, stream.width).total() * stream.heads;
+}
+
+class Reporter {
+ public:
+  Reporter(const ProfileRequest& request, ProfileLoop& loop, const Plan& allocation, Plan ideal)
+      : request_(request), loop_(loop), allocation_(allocation), ideal_(std::move(ideal)) {}
+
+  Status report(ProfileRun& run) {
+    KVARTO_CHECK_OK(report_streams(run));
+    report_size(run);
+    report_access(run);
+    run.lifetime = loop_.recorder().lifetimes();
+    report_latency(run.steps, run.warm_up_steps, run.latency);
+    KVARTO_TRY(run.latency.empty_call_us, loop_.empty_call_us());
+    KVARTO_CHECK_OK(report_bandwidth(run));
+    return verify(run);
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t num_layers() const { return loop_.layers().size(); }
+
+  Status report_streams(ProfileRun& run) {
+    KVARTO_TRY(const LayerView view, loop_.view(0));
+    const Track& track = loop_.cache().tracks().front();
+    for (const TrackStream& of_track : track.streams) {
+      const Stream& stream = loop_.group().streams[of_track.stream];
+      const StreamView& seen = stream.name == "k" ? view.cache().k : view.cache().v;
+      StreamSize size;
+      size.name = stream.name;
+      size.codec = codec_info(seen.codec).name;
+      size.predicted_bytes = stream_bytes(ideal_, stream.name);
+      std::uint64_t blocks = 0;
+      for (const SequenceView& sequence : view.cache().sequences) {
+        const std::uint64_t held = sequence.first_block * view.cache().rows_per_block;
+        const std::uint64_t first = std::max(held, loop_.first_visible());
+        size.measured_bytes +=
+            (sequence.num_tokens - first) * row_bytes_of(seen) * num_layers();
+        blocks += sequence.block_table.size();
+      }
+      size.predicted_held_bytes = resident_blocks(track, loop_.num_tokens()) *
+                                  of_track.slice_bytes() * num_layers() * request_.num_sequences;
+      size.held_bytes = blocks * seen.block_stride_bytes * num_layers();
+      run.size.streams.push_back(size);
+      StreamLayoutReport layout;
+      layout.name = stream.name;
+      layout.slice_bytes = of_track.slice_bytes();
+      layout.padding_bytes = of_track.padding_bytes;
+      describe_reads({seen, view.cache().rows_per_block, view.cache().sequences,
+                      loop_.recorder().runs()},
+                     layout);
+      run.layout.streams.push_back(layout);
+    }
+    run.layout.block_size = track.rows_per_block;
+    run.layout.block_bytes = track.block_bytes;
+    return {};
+  }
+
+  void report_size(ProfileRun& run) {
+    SizeReport& size = run.size;
+    size.predicted_allocated_bytes = allocation_.engines.front().bytes;
+    size.allocated_bytes = loop_.cache().allocated_bytes();
+    for (const LedgerEntry& entry : allocation_.engines.front().ledger) {
+      if (entry.cause == Cause::kMetadata) size.predicted_metadata_bytes += entry.bytes;
+    }
+    for (const TrackUsage& usage : loop_.cache().usage()) {
+      size.metadata_bytes += usage.metadata_bytes;
+      size.storage_bytes += usage.storage_bytes;
+      size.resident_bytes += usage.resident_bytes;
+      run.layout.huge_page_bytes += usage.huge_page_bytes;
+      run.layout.is_huge_page_advised |= usage.is_huge_page_advised;
+    }
+    std::uint64_t measured = 0;
+    std::uint64_t held = 0;
+    for (const StreamSize& stream : size.streams) {
+      measured += stream.measured_bytes;
+      held += stream.held_bytes;
+    }
+    if (held != 0) {
+      size.fragmentation = 1 - static_cast<double>(measured) / static_cast<double>(held);
+    }
+  }
+
+  void report_access(ProfileRun& run) {
+    AccessReport& access = run.access;
+    const Stream& any = loop_.group().streams.front();
+    const std::uint64_t copies = num_layers() * request_.num_sequences;
+    const StepRecord& last = run.steps.back();
+    access.predicted_rows = rows_read(any, last.tokens) * copies;
+    access.measured_rows = last.counts.rows_read;
+    for (const StreamSize& size : run.size.streams) {
+      for (const Stream& stream : loop_.group().streams) {
+        if (stream.name != size.name) continue;
+        access.streams.push_back(
+            {size.name, rows_read(stream, last.tokens) * row_bytes(stream).total() * copies,
+             size.name == "k" ? last.counts.k_bytes : last.counts.v_bytes});
+      }
+    }
+    access.predicted_step_bytes = ideal_.step.read_bytes;
+    for (const StepRecord& step : run.steps) {
+      ++access.steps_checked;
+      if (step.counts.rows_read != rows_read(any, step.tokens) * copies) ++access.steps_that_differ;
+    }
+  }
+
+  Status report_bandwidth(ProfileRun& run) {
+    std::vector<double> attention_s;
+    for (std::size_t i = run.warm_up_steps; i < run.steps.size(); ++i) {
+      attention_s.push_back(run.steps[i].attention_s);
+    }
+    const StepCounts& counts = run.steps[run.warm_up_steps + attention_s.size() / 2].counts;
+    const std::uint64_t bytes = counts.k_bytes + counts.v_bytes;
+    const double median = median_s(attention_s);
+    if (median > 0) run.access.gb_per_s = static_cast<double>(bytes) / median / 1e9;
+    MachineBench bench;
+    bench.working_sets_bytes = {
+        std::max(std::clamp(bytes, kMinStreamBytes, kMaxStreamBytes),
+                 kMinStreamBytes * request_.num_threads)};
+    bench.threads = {request_.num_threads};
+    bench.seconds_per_point = kStreamSeconds;
+    KVARTO_TRY(const MachineReport machine, measure_machine(bench));
+    for (const BandwidthPoint& point : machine.bandwidth) {
+      run.access.machine_gb_per_s = std::max(run.access.machine_gb_per_s, point.gb_per_s);
+    }
+    return {};
+  }
+
+  Status verify(ProfileRun& run) {
+    const auto add = [&](const char* statement, bool is_met, std::string detail) {
+      run.verified.push_back({statement, is_met, std::move(detail)});
+    };
+    const SizeReport& size = run.size;
+    add("planned bytes = allocated bytes", size.predicted_allocated_bytes == size.allocated_bytes,
+        fmt::format("{} = {}", size.predicted_allocated_bytes, size.allocated_bytes));
+    bool is_equal = true;
+    std::uint64_t predicted = 0;
+    std::uint64_t measured = 0;
+    for (const StreamSize& stream : size.streams) {
+      is_equal &= stream.predicted_bytes == stream.measured_bytes &&
+                  stream.predicted_held_bytes == stream.held_bytes;
+      predicted += stream.predicted_bytes;
+      measured += stream.measured_bytes;
+    }
+    add("planned bytes of every stream = measured bytes", is_equal,
+        fmt::format("{} = {}", predicted, measured));
+    const AccessReport& access = run.access;
+    std::uint64_t read = 0;
+    is_equal = access.steps_that_differ == 0;
+    for (const StreamAccess& stream : access.streams) {
+      is_equal &= stream.predicted_bytes == stream.measured_bytes;
+      read += stream.measured_bytes;
+    }
+    add("bytes read = bytes predicted, in every step",
+        is_equal && read == access.predicted_step_bytes,
+        fmt::format("{} = {} in the last of {} steps", read, access.predicted_step_bytes,
+                    access.steps_checked));
+    KVARTO_CHECK_OK(verify_rows(run));
+    return verify_poison(run);
+  }
+
+  Status verify_rows(ProfileRun& run) {
+    double rounding = 0;
+    for (const Stream& stream : loop_.group().streams) {
+      rounding = std::max(rounding, rounding_of(stream.fields.front().codec));
+    }
+    KVARTO_TRY(const double error, loop_.read_back_error());
+    run.verified.push_back({"cached rows are those that were written", error <= rounding,
+                            fmt::format("largest relative difference {:.1e}", error)});
+    return {};
+  }
+
+  Status verify_poison(ProfileRun& run) {
+    KVARTO_TRY(const std::span<const float> out, loop_.decode_again());
+    const std::vector<float> before(out.begin(), out.end());
+    std::uint64_t rows = 0;
+    {
+      KVARTO_TRY(const LayerView view, loop_.view(0));
+      const std::uint64_t num_blocks = loop_.cache().usage().front().num_blocks;
+      for (const bool is_key : {true, false}) {
+        const CacheView& cache = view.cache();
+        const LayerStreams& layer = loop_.layers().front();
+        rows += poison_unread({is_key ? cache.k : cache.v, cache.rows_per_block, cache.sequences,
+                               loop_.recorder().runs()},
+                              loop_.cache().writable_base(is_key ? layer.k : layer.v), num_blocks);
+      }
+    }
+    KVARTO_TRY(const std::span<const float> again, loop_.decode_again());
+    const bool is_same = std::equal(before.begin(), before.end(), again.begin(), again.end()) &&
+                         std::all_of(before.begin(), before.end(),
+                                     [](float value) { return std::isfinite(value); });
+    run.verified.push_back({"poisoned neighbours untouched", is_same,
+                            fmt::format("{} rows filled with NaN, the output is the same", rows)});
+    if (!is_same) {
+      run.verified.back().detail = fmt::format("{} rows filled with NaN change the output", rows);
+    }
+    return {};
+  }
+
+  const ProfileRequest& request_;
+  ProfileLoop& loop_;
+  const Plan& allocation_;
+  Plan ideal_;
+};
+
+std::string type_of(const LayerGroup& group) {
+  std::string k;
+  std::string v;
+  for (const Stream& stream : group.streams) {
+    (stream.name == "k" ? k : v) = codec_info(stream.fields.front().codec).name;
+  }
+  return k == v ? k : k + "/" + v;
+}
+
+Result<ProfileRun> profile_group(const ProfileRequest& request, const LayerGroup& group) {
+  KVARTO_CHECK_OK(check_runnable(group));
+  const ModelSpec model = one_group(request, group);
+  KVARTO_TRY(const Plan allocation,
+             plan(model, plan_request(request, request.context), {"kvarto"}));
+  KVARTO_CHECK_OK(check_memory(request, group, allocation));
+  ProfileRun run;
+  run.architecture = group.architecture;
+  run.type = type_of(group);
+  run.layers = model.groups.front().layers;
+  run.group_layers = static_cast<std::uint32_t>(group.layers.size());
+  run.batch = request.num_sequences;
+  KVARTO_TRY(const std::unique_ptr<ProfileLoop> loop, ProfileLoop::create(request, model));
+  KVARTO_CHECK_OK(loop->run(run));
+  run.context = loop->num_tokens();
+  KVARTO_TRY(Plan ideal, plan(model, plan_request(request, run.context), {"ideal"}));
+  KVARTO_CHECK_OK(Reporter(request, *loop, allocation, std::move(ideal)).report(run));
+  return run;
+}
+
+}  // namespace
+
+Result<std::vector<ProfileRun>> profile(const ProfileRequest& request) {
+  KVARTO_CHECK_OK(check_request(request));
+  std::vector<ProfileRun> runs;
+  for (const LayerGroup& group : request.model.groups) {
+    if (!group.streams.empty()) KVARTO_CHECK_OK(check_runnable(group));
+  }
+  for (const LayerGroup& group : request.model.groups) {
+    if (group.streams.empty()) continue;
+    if (!runs.empty() && request.is_stopping != nullptr && request.is_stopping->load()) break;
+    try {
+      KVARTO_TRY(ProfileRun run, profile_group(request, group));
+      runs.push_back(std::move(run));
+    } catch (const std::bad_alloc&) {
+      return fail(ErrorCode::kOutOfMemory, "profile: memory beside the cache could not be allocated");
+    }
+  }
+  if (runs.empty()) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: no layer caches anything", request.model.name));
+  }
+  return runs;
+}
+
+}  // namespace kvarto

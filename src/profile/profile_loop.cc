@@ -1,0 +1,305 @@
+#include "profile/profile_loop.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "profile/latency.h"
+
+namespace kvarto {
+namespace {
+
+// Rows repeat after so many; their values do not change how fast they are read.
+constexpr std::uint64_t kDistinctRows = 512;
+// Attention of the prefill runs for as many of its last tokens as this much arithmetic allows: it
+// is there to see that it runs and what it costs a token, not to take minutes.
+constexpr double kPrefillFlop = 2e10;
+constexpr std::uint64_t kMaxWarmUpSteps = 8;
+constexpr std::uint64_t kNumEmptyCalls = 200;
+constexpr std::uint64_t kNumRowsReadBack = 512;
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+rusage usage_now() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage;
+}
+
+std::uint64_t row_floats(const Field& field) { return std::uint64_t{field.heads} * field.width; }
+
+}  // namespace
+
+RowTable::RowTable(std::uint64_t num_rows, std::uint64_t row_floats, std::uint32_t seed)
+    : num_rows_(num_rows), row_floats_(row_floats), values_(num_rows * row_floats) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  for (float& value : values_) value = normal(random);
+}
+
+std::span<const float> RowTable::rows(std::uint64_t token, std::uint64_t count) const {
+  return std::span(values_).subspan(token % num_rows_ * row_floats_, count * row_floats_);
+}
+
+ProfileLoop::ProfileLoop(const ProfileRequest& request, KvCache cache, AttentionRunner runner)
+    : request_(request),
+      cache_(std::move(cache)),
+      runner_(std::move(runner)),
+      recorder_(std::make_unique<RunKeeper>(cache_)) {}
+
+Result<std::unique_ptr<ProfileLoop>> ProfileLoop::create(const ProfileRequest& request,
+                                                         ModelSpec model) {
+  CacheOptions options;
+  options.block_size = request.block_size;
+  options.layout = request.layout;
+  options.num_sequences = request.num_sequences;
+  options.context = request.context;
+  options.micro_batch = request.micro_batch;
+  options.poisons_freed_blocks = false;
+  KVARTO_TRY(KvCache cache, KvCache::create(std::move(model), options));
+  KVARTO_TRY(AttentionRunner runner, AttentionRunner::create({request.num_threads, false}));
+  std::unique_ptr<ProfileLoop> loop(new ProfileLoop(request, std::move(cache), std::move(runner)));
+  loop->cache_.set_observer(loop->recorder_.get());
+  KVARTO_CHECK_OK(loop->find_streams());
+  return loop;
+}
+
+Status ProfileLoop::find_streams() {
+  for (const std::uint32_t layer : group().layers) {
+    LayerStreams streams;
+    KVARTO_TRY(streams.k, cache_.find_stream(layer, "k"));
+    KVARTO_TRY(streams.v, cache_.find_stream(layer, "v"));
+    layers_.push_back(streams);
+  }
+  for (std::uint64_t i = 0; i < request_.num_sequences; ++i) {
+    sequences_.push_back(*cache_.create_sequence());
+  }
+  for (const char* name : {"k", "v"}) {
+    for (const Stream& stream : group().streams) {
+      if (stream.name != name) continue;
+      tables_.emplace_back(std::min(kDistinctRows, request_.context),
+                           row_floats(stream.fields.front()), name[0]);
+      if (stream.lifetime.kind == Lifetime::Kind::kWindow) options_.window = stream.lifetime.tokens;
+      if (stream.lifetime.kind == Lifetime::Kind::kChunk) options_.chunk = stream.lifetime.tokens;
+      if (stream.access.kind == Access::Kind::kWindow) {
+        options_.window = options_.window == 0 ? stream.access.count
+                                               : std::min(options_.window, stream.access.count);
+      }
+    }
+  }
+  const QueryShape& query = group().query;
+  q_.resize(request_.num_sequences * query.q_heads * query.qk_dim);
+  out_.resize(request_.num_sequences * query.q_heads * query.v_dim);
+  std::mt19937 random('q');
+  std::normal_distribution<float> normal;
+  for (float& value : q_) value = normal(random);
+  return {};
+}
+
+bool ProfileLoop::is_stopping() const {
+  return request_.is_stopping != nullptr && request_.is_stopping->load();
+}
+
+std::uint64_t ProfileLoop::first_visible() const {
+  std::uint64_t first = 0;
+  if (options_.window != 0 && num_tokens_ > options_.window) first = num_tokens_ - options_.window;
+  if (options_.chunk != 0) {
+    first = std::max(first, (num_tokens_ - 1) / options_.chunk * options_.chunk);
+  }
+  return first;
+}
+
+Status ProfileLoop::write_rows(StreamId stream, const RowTable& table, std::uint64_t count) {
+  for (const SequenceId sequence : sequences_) {
+    for (std::uint64_t done = 0; done < count;) {
+      const std::uint64_t token = num_tokens_ + done;
+      const std::uint64_t part =
+          std::min(count - done, table.num_rows() - token % table.num_rows());
+      KVARTO_CHECK_OK(cache_.write(sequence, stream, token,
+                                   {Codec::kF32, std::as_bytes(table.rows(token, part))}));
+      done += part;
+    }
+  }
+  return {};
+}
+
+Status ProfileLoop::grow(std::uint64_t count, double& append_s, double& write_s) {
+  const double begin = now_s();
+  for (const SequenceId sequence : sequences_) {
+    KVARTO_TRY(const Grant grant, cache_.append(sequence, count));
+    if (grant != Grant::kDone) {
+      return fail(ErrorCode::kOutOfMemory,
+                  fmt::format("profile: no free block for {} tokens of a planned {}", count,
+                              request_.context));
+    }
+  }
+  const double appended = now_s();
+  for (const LayerStreams& layer : layers_) {
+    KVARTO_CHECK_OK(write_rows(layer.k, tables_[0], count));
+    KVARTO_CHECK_OK(write_rows(layer.v, tables_[1], count));
+  }
+  append_s += appended - begin;
+  write_s += now_s() - appended;
+  num_tokens_ += count;
+  return {};
+}
+
+Status ProfileLoop::prefill(std::uint64_t tokens, PrefillReport& report) {
+  std::uint64_t chunk = 0;
+  while (num_tokens_ < tokens && !(num_tokens_ > 0 && is_stopping())) {
+    chunk = std::min(tokens - num_tokens_, request_.micro_batch);
+    KVARTO_CHECK_OK(grow(chunk, report.append_s, report.write_s));
+  }
+  report.tokens = num_tokens_;
+  if (chunk == 0 || is_stopping()) return {};
+  return attend_prefill(chunk, report);
+}
+
+Status ProfileLoop::attend_prefill(std::uint64_t last_chunk, PrefillReport& report) {
+  const QueryShape& query = group().query;
+  const double token_flop = 2.0 * query.q_heads * (query.qk_dim + query.v_dim) *
+                            static_cast<double>(num_tokens_ - first_visible()) *
+                            static_cast<double>(request_.num_sequences);
+  const auto affordable = static_cast<std::uint64_t>(std::min(kPrefillFlop / token_flop, 1e9));
+  report.attended_tokens = std::clamp<std::uint64_t>(affordable, 1, last_chunk);
+  const std::uint64_t num_queries = report.attended_tokens * request_.num_sequences;
+  std::vector<float> q;
+  for (std::uint64_t i = 0; i < report.attended_tokens; ++i) q.insert(q.end(), q_.begin(), q_.end());
+  std::vector<float> out(num_queries * query.q_heads * query.v_dim);
+  const std::vector<std::uint64_t> q_lens(request_.num_sequences, report.attended_tokens);
+  KVARTO_TRY(const LayerView layer, view(0));
+  PrefillCall call;
+  call.view = layer.cache();
+  call.q_lens = q_lens;
+  call.num_q_heads = query.q_heads;
+  call.q = q;
+  call.options = options_;
+  call.out = out;
+  const double begin = now_s();
+  KVARTO_CHECK_OK(runner_.prefill(call));
+  report.attention_s = now_s() - begin;
+  return {};
+}
+
+Result<AttentionReport> ProfileLoop::decode(const CacheView& view) {
+  DecodeCall call;
+  call.view = view;
+  call.num_q_heads = group().query.q_heads;
+  call.q = q_;
+  call.options = options_;
+  call.out = out_;
+  return runner_.decode(call);
+}
+
+Status ProfileLoop::step(ProfileRun& report) {
+  StepRecord record;
+  const rusage before = usage_now();
+  const double begin = now_s();
+  if (report.steps.empty()) start_s_ = begin;
+  record.begin_s = begin - start_s_;
+  KVARTO_CHECK_OK(grow(1, record.append_s, record.write_s));
+  const double grown = now_s();
+  AttentionReport ran;
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+    KVARTO_TRY(const LayerView layer_view, view(layer));
+    KVARTO_TRY(ran, decode(layer_view.cache()));
+  }
+  const double end = now_s();
+  const rusage after = usage_now();
+  record.tokens = num_tokens_;
+  record.attention_s = end - grown;
+  record.total_s = end - begin;
+  record.counts = recorder_->next_step();
+  record.minor_faults = static_cast<std::uint64_t>(after.ru_minflt - before.ru_minflt);
+  record.major_faults = static_cast<std::uint64_t>(after.ru_majflt - before.ru_majflt);
+  record.switches = static_cast<std::uint64_t>(after.ru_nivcsw - before.ru_nivcsw);
+  report.steps.push_back(record);
+  report.kernel = ran.kernel;
+  report.isa = ran.isa;
+  report.arith = ran.arith;
+  report.layout.asked = layout_name(request_.layout);
+  report.num_threads = static_cast<std::uint32_t>(ran.num_threads);
+  report.verified.front().is_met &= ran.layout == layout_name(request_.layout) &&
+                                    ran.num_threads == request_.num_threads && ran.arith == "f32";
+  return {};
+}
+
+Status ProfileLoop::run(ProfileRun& report) {
+  const std::uint64_t num_steps =
+      request_.num_steps == 0 ? default_steps(request_.context) : request_.num_steps;
+  report.warm_up_steps = std::min(kMaxWarmUpSteps, num_steps / 4);
+  report.verified.push_back({"kernel used = kernel asked", true, ""});
+  HardwareCounters counters;
+  KVARTO_CHECK_OK(prefill(request_.context - num_steps, report.prefill));
+  runner_.set_observer(recorder_.get());
+  recorder_->next_step();
+  counters.start();
+  while (num_tokens_ < request_.context && !(!report.steps.empty() && is_stopping())) {
+    KVARTO_CHECK_OK(step(report));
+  }
+  counters.stop();
+  runner_.set_observer(nullptr);
+  report.is_partial = num_tokens_ < request_.context;
+  report.warm_up_steps = std::min<std::uint64_t>(report.warm_up_steps, report.steps.size() - 1);
+  report.access.counters = counters.values(report.steps.size());
+  report.access.counters_note = counters.refusal();
+  if (report.access.counters.empty() && report.access.counters_note.empty()) {
+    report.access.counters_note = "not available: the kernel never scheduled them";
+  }
+  report.verified.front().detail =
+      fmt::format("{} on {}, layout {}, arithmetic {}, {} thread{}", report.kernel, report.isa,
+                  report.layout.asked, report.arith, report.num_threads,
+                  report.num_threads == 1 ? "" : "s");
+  return {};
+}
+
+Result<std::span<const float>> ProfileLoop::decode_again() {
+  KVARTO_TRY(const LayerView layer, view(0));
+  KVARTO_CHECK_OK(decode(layer.cache()));
+  return std::span<const float>(out_);
+}
+
+Result<double> ProfileLoop::empty_call_us() {
+  KVARTO_TRY(const LayerView layer, view(0));
+  const std::vector<SequenceView> empty(sequences_.size());
+  CacheView cache = layer.cache();
+  cache.sequences = empty;
+  std::vector<double> seconds;
+  for (std::uint64_t i = 0; i < kNumEmptyCalls; ++i) {
+    const double begin = now_s();
+    KVARTO_CHECK_OK(decode(cache));
+    seconds.push_back(now_s() - begin);
+  }
+  return median_s(std::move(seconds)) * 1e6;
+}
+
+Result<double> ProfileLoop::read_back_error() const {
+  double error = 0;
+  const std::uint64_t first = first_visible();
+  const std::uint64_t stride = (num_tokens_ - first) / kNumRowsReadBack + 1;
+  for (const bool is_key : {true, false}) {
+    const RowTable& table = tables_[is_key ? 0 : 1];
+    const StreamId stream = is_key ? layers_.front().k : layers_.front().v;
+    std::vector<float> row(table.rows(0, 1).size());
+    for (const SequenceId sequence : sequences_) {
+      for (std::uint64_t token = num_tokens_; token > first; token -= std::min(stride, token - first)) {
+        KVARTO_CHECK_OK(cache_.read(sequence, stream, token - 1, row));
+        const std::span<const float> written = table.rows(token - 1, 1);
+        for (std::size_t i = 0; i < row.size(); ++i) {
+          const double difference = std::fabs(double{row[i]} - double{written[i]});
+          error = std::max(error, difference / std::max(std::fabs(double{written[i]}), 1e-2));
+        }
+      }
+    }
+  }
+  return error;
+}
+
+}  // namespace kvarto

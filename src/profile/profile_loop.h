@@ -1,0 +1,105 @@
+// The loop that a profile observes: prefill, then decode steps, over a cache of random rows.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kvarto/profile.h"
+#include "profile/hardware_counters.h"
+#include "profile/read_map.h"
+
+namespace kvarto {
+
+// Keeps the runs of the last step beside the counts.
+class RunKeeper : public CacheRecorder {
+ public:
+  using CacheRecorder::CacheRecorder;
+  void decoded(const CacheView& view, const DecodeEvent& event) override {
+    CacheRecorder::decoded(view, event);
+    runs_.assign(event.runs.begin(), event.runs.end());
+  }
+  // Of the last decode: all layers of a step read the same rows.
+  [[nodiscard]] const std::vector<ReadRun>& runs() const { return runs_; }
+
+ private:
+  std::vector<ReadRun> runs_;
+};
+
+// Rows of N(0, 1), repeated again and again.
+class RowTable {
+ public:
+  RowTable(std::uint64_t num_rows, std::uint64_t row_floats, std::uint32_t seed);
+  [[nodiscard]] std::uint64_t num_rows() const { return num_rows_; }
+  // Rows [token, token + count) of a sequence. Requires: they do not go past a multiple of
+  // num_rows().
+  [[nodiscard]] std::span<const float> rows(std::uint64_t token, std::uint64_t count) const;
+
+ private:
+  std::uint64_t num_rows_;
+  std::uint64_t row_floats_;
+  std::vector<float> values_;
+};
+
+struct LayerStreams {
+  StreamId k{};
+  StreamId v{};
+};
+
+// Not thread-safe; one owner.
+class ProfileLoop {
+ public:
+  // `model` has one group. Errors: as profile().
+  [[nodiscard]] static Result<std::unique_ptr<ProfileLoop>> create(const ProfileRequest& request,
+                                                                   ModelSpec model);
+  // Prefill and steps; fills in what they say of themselves. Errors: those of cache and runner.
+  [[nodiscard]] Status run(ProfileRun& report);
+
+  // --- After run() ---
+  [[nodiscard]] std::uint64_t num_tokens() const { return num_tokens_; }
+  [[nodiscard]] KvCache& cache() { return cache_; }
+  [[nodiscard]] const RunKeeper& recorder() const { return *recorder_; }
+  [[nodiscard]] const std::vector<SequenceId>& sequences() const { return sequences_; }
+  [[nodiscard]] const std::vector<LayerStreams>& layers() const { return layers_; }
+  [[nodiscard]] const LayerGroup& group() const { return cache_.model().groups.front(); }
+  // K and V of one layer as the last step read them.
+  [[nodiscard]] Result<LayerView> view(std::size_t layer) const {
+    return cache_.view(layers_[layer].k, layers_[layer].v, sequences_);
+  }
+  // Decodes layer 0 once more; the output is valid until the next call.
+  [[nodiscard]] Result<std::span<const float>> decode_again();
+  // Median of the decode of sequences without tokens, microseconds.
+  [[nodiscard]] Result<double> empty_call_us();
+  // Largest relative difference of rows of layer 0, spread over the visible ones, from what was
+  // written.
+  [[nodiscard]] Result<double> read_back_error() const;
+  // First row that a step at the final length sees.
+  [[nodiscard]] std::uint64_t first_visible() const;
+
+ private:
+  ProfileLoop(const ProfileRequest& request, KvCache cache, AttentionRunner runner);
+  Status find_streams();
+  Status prefill(std::uint64_t tokens, PrefillReport& report);
+  Status attend_prefill(std::uint64_t last_chunk, PrefillReport& report);
+  Status grow(std::uint64_t count, double& append_s, double& write_s);
+  Status write_rows(StreamId stream, const RowTable& table, std::uint64_t count);
+  Status step(ProfileRun& report);
+  Result<AttentionReport> decode(const CacheView& view);
+  [[nodiscard]] bool is_stopping() const;
+
+  const ProfileRequest& request_;
+  KvCache cache_;
+  AttentionRunner runner_;
+  std::unique_ptr<RunKeeper> recorder_;
+  std::vector<LayerStreams> layers_;
+  std::vector<SequenceId> sequences_;
+  std::vector<RowTable> tables_;  // of K and of V
+  AttentionOptions options_;
+  std::vector<float> q_;
+  std::vector<float> out_;
+  std::uint64_t num_tokens_ = 0;
+  double start_s_ = 0;
+};
+
+}  // namespace kvarto

@@ -1,0 +1,168 @@
+#include "profile/read_map.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/checked.h"
+
+namespace kvarto {
+namespace {
+
+constexpr std::uint64_t kLineBytes = 64;
+
+// Rows [first, end) of one block.
+struct Piece {
+  std::uint32_t block = 0;
+  std::uint64_t first = 0;
+  std::uint64_t end = 0;
+};
+
+std::vector<Piece> pieces_of(const StreamReads& reads) {
+  std::vector<ReadRun> runs(reads.runs.begin(), reads.runs.end());
+  std::sort(runs.begin(), runs.end(), [](const ReadRun& a, const ReadRun& b) {
+    return a.sequence != b.sequence ? a.sequence < b.sequence : a.first_row < b.first_row;
+  });
+  std::vector<Piece> pieces;
+  const std::uint64_t per_block = reads.rows_per_block;
+  for (const ReadRun& run : runs) {
+    const SequenceView& sequence = reads.sequences[run.sequence];
+    const std::uint64_t run_end = run.first_row + run.num_rows;
+    for (std::uint64_t row = run.first_row; row < run_end;) {
+      const std::uint64_t index = row / per_block;
+      const std::uint64_t end = std::min(run_end, (index + 1) * per_block);
+      const std::uint32_t block = sequence.block_table[index - sequence.first_block];
+      const std::uint64_t first = row % per_block;
+      // Two work items may divide a block.
+      if (!pieces.empty() && pieces.back().block == block && pieces.back().end == first) {
+        pieces.back().end = first + end - row;
+      } else {
+        pieces.push_back({block, first, first + end - row});
+      }
+      row = end;
+    }
+  }
+  return pieces;
+}
+
+// Bytes [begin, end) of rows of one head (of all heads where a row holds them side by side) from
+// the begin of the block's slice. Any row of a transposed tile touches every line of the tile.
+struct Extent {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+Extent extent_of(const StreamView& stream, const Piece& piece, std::uint32_t head) {
+  const StreamLayout& layout = stream.layout;
+  if (layout.order == RowOrder::kRowHead) {
+    return {piece.first * layout.row_stride_bytes, piece.end * layout.row_stride_bytes};
+  }
+  const std::uint64_t base = head * layout.head_stride_bytes;
+  const std::uint64_t rows = layout.order == RowOrder::kHeadTiles ? kTileRows : 1;
+  return {base + piece.first / rows * layout.row_stride_bytes,
+          base + ceil_div(piece.end, rows) * layout.row_stride_bytes};
+}
+
+std::uint64_t num_extents(const StreamView& stream) {
+  return stream.layout.order == RowOrder::kRowHead ? 1 : stream.heads;
+}
+
+std::uint64_t lines_of(const StreamView& stream, const Piece& piece) {
+  std::uint64_t lines = 0;
+  std::uint64_t next_line = 0;
+  for (std::uint32_t head = 0; head < num_extents(stream); ++head) {
+    const Extent extent = extent_of(stream, piece, head);
+    const std::uint64_t first = std::max(next_line, extent.begin / kLineBytes);
+    next_line = std::max(next_line, ceil_div(extent.end, kLineBytes));
+    lines += next_line - std::min(first, next_line);
+  }
+  return lines;
+}
+
+std::int64_t power_of_two(std::int64_t distance) {
+  if (distance == 0) return 0;
+  const auto size = static_cast<std::uint64_t>(distance < 0 ? -distance : distance);
+  const auto rounded = static_cast<std::int64_t>(std::bit_ceil(size));
+  return distance < 0 ? -rounded : rounded;
+}
+
+const char* axes_of(RowOrder order) {
+  switch (order) {
+    case RowOrder::kRowHead:
+      return "[row][head][element]";
+    case RowOrder::kHeadRow:
+      return "[head][row][element]";
+    case RowOrder::kHeadTiles:
+      return "[head][row / 16][element][row % 16]";
+  }
+  return "";
+}
+
+// Overwrites one row of one block.
+void poison_row(const StreamView& stream, std::byte* slice, std::uint64_t row) {
+  const std::uint64_t element_bytes = codec_info(stream.codec).element_bits / 8;
+  const StreamLayout& layout = stream.layout;
+  for (std::uint32_t head = 0; head < stream.heads; ++head) {
+    std::byte* begin = slice + head * layout.head_stride_bytes;
+    if (layout.order != RowOrder::kHeadTiles) {
+      std::memset(begin + row * layout.row_stride_bytes, 0xFF, stream.width * element_bytes);
+      continue;
+    }
+    begin += row / kTileRows * layout.row_stride_bytes + row % kTileRows * element_bytes;
+    for (std::uint32_t i = 0; i < stream.width; ++i) {
+      std::memset(begin + i * kTileRows * element_bytes, 0xFF, element_bytes);
+    }
+  }
+}
+
+}  // namespace
+
+void describe_reads(const StreamReads& reads, StreamLayoutReport& report) {
+  const StreamView& stream = reads.stream;
+  report.axes = axes_of(stream.layout.order);
+  std::uint64_t rows = 0;
+  std::uint64_t lines = 0;
+  std::uint64_t run_rows = 0;
+  std::uint64_t run_end = 0;
+  for (const Piece& piece : pieces_of(reads)) {
+    rows += piece.end - piece.first;
+    lines += lines_of(stream, piece);
+    const Extent extent = extent_of(stream, piece, 0);
+    const std::uint64_t begin = piece.block * stream.block_stride_bytes + extent.begin;
+    if (run_rows != 0 && begin != run_end) {
+      ++report.run_rows[run_rows];
+      ++report.jumps[power_of_two(static_cast<std::int64_t>(begin - run_end))];
+      run_rows = 0;
+    }
+    run_rows += piece.end - piece.first;
+    run_end = piece.block * stream.block_stride_bytes + extent.end;
+  }
+  if (run_rows != 0) ++report.run_rows[run_rows];
+  const std::uint64_t bytes =
+      rows * stream.heads * codec_bytes(stream.codec, stream.width).total();
+  if (lines != 0) {
+    report.line_utilisation = static_cast<double>(bytes) / static_cast<double>(lines * kLineBytes);
+  }
+}
+
+std::uint64_t poison_unread(const StreamReads& reads, std::byte* base, std::uint64_t num_blocks) {
+  std::vector<Piece> read(num_blocks);
+  for (const Piece& piece : pieces_of(reads)) read[piece.block] = piece;
+  const std::uint64_t stride = reads.stream.block_stride_bytes;
+  std::uint64_t rows = 0;
+  for (std::uint64_t block = 0; block < num_blocks; ++block) {
+    std::byte* slice = base + block * stride;
+    const Piece& piece = read[block];
+    rows += reads.rows_per_block - (piece.end - piece.first);
+    if (piece.end == 0) {
+      std::memset(slice, 0xFF, stride);
+      continue;
+    }
+    for (std::uint64_t row = 0; row < reads.rows_per_block; ++row) {
+      if (row < piece.first || row >= piece.end) poison_row(reads.stream, slice, row);
+    }
+  }
+  return rows;
+}
+
+}  // namespace kvarto
