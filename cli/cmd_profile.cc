@@ -86,12 +86,12 @@ Result<PlannedRow> planned_row(const Candidate& candidate, const ProfileRequest&
   plan_request.context = request.context;
   plan_request.num_sequences = request.num_sequences;
   plan_request.types = request.types;
-  const ModelSpec model =
-      request.has_all_layers ? request.model : one_layer_each(request.model);
+  const ModelSpec model = request.has_all_layers ? request.model : one_layer_each(request.model);
   KVARTO_TRY(const Plan planned, plan(model, plan_request, {"ideal"}));
   PlannedRow row;
-  row.architecture = candidate.name.empty() ? fmt::format("{}", fmt::join(architecture_names(model), "+"))
-                                            : candidate.name;
+  row.architecture = candidate.name.empty()
+                         ? fmt::format("{}", fmt::join(architecture_names(model), "+"))
+                         : candidate.name;
   row.type = request.types.key == request.types.value
                  ? request.types.key
                  : request.types.key + "/" + request.types.value;

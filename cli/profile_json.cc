@@ -210,12 +210,13 @@ void add_events(const ProfileRun& run, std::size_t row, double offset_us, Json& 
     for (std::size_t track = 0; track < run.lifetime.size(); ++track) {
       const std::vector<std::uint64_t>& timeline = run.lifetime[track].timeline;
       if (i + 1 >= timeline.size()) continue;
-      events.push_back({{"name", fmt::format("blocks of {} {}, track {}", run.architecture, run.type, track)},
-                        {"ph", "C"},
-                        {"pid", 1},
-                        {"tid", row},
-                        {"ts", offset_us + (step.begin_s + step.total_s) * kMicro},
-                        {"args", {{"in use", timeline[i + 1]}}}});
+      events.push_back(
+          {{"name", fmt::format("blocks of {} {}, track {}", run.architecture, run.type, track)},
+           {"ph", "C"},
+           {"pid", 1},
+           {"tid", row},
+           {"ts", offset_us + (step.begin_s + step.total_s) * kMicro},
+           {"args", {{"in use", timeline[i + 1]}}}});
     }
   }
 }

@@ -47,16 +47,16 @@ void print_comparison(const ProfileReport& report, Output& out) {
                {"P99"},
                {"std. dev."},
                {"as planned", Align::kLeft}});
-  const double first = !report.runs.empty()      ? static_cast<double>(measured_bytes(report.runs.front()))
-                       : !report.planned.empty() ? static_cast<double>(report.planned.front().total_bytes)
-                                                 : 0;
+  const double first =
+      !report.runs.empty()      ? static_cast<double>(measured_bytes(report.runs.front()))
+      : !report.planned.empty() ? static_cast<double>(report.planned.front().total_bytes)
+                                : 0;
   const auto against = [&](std::uint64_t bytes) {
     return first == 0 ? std::string("-") : percent(static_cast<double>(bytes) / first);
   };
   for (const ProfileRun& run : report.runs) {
-    const double share = run.access.machine_gb_per_s == 0
-                             ? 0
-                             : run.access.gb_per_s / run.access.machine_gb_per_s;
+    const double share =
+        run.access.machine_gb_per_s == 0 ? 0 : run.access.gb_per_s / run.access.machine_gb_per_s;
     table.row({run.architecture, run.type, layers_of(run), short_bytes(measured_bytes(run)),
                against(measured_bytes(run)), short_bytes(bytes_read(run)),
                fmt::format("{:.1f}", run.access.gb_per_s), percent(share),
@@ -70,9 +70,11 @@ void print_comparison(const ProfileReport& report, Output& out) {
                "-", "planned, does not run yet"});
   }
   table.print(out);
-  out.line("  cache: bytes of the rows that a step can see; median and P99: one decode step of all "
-           "sequences");
-  out.line("  of machine: against a plain read of as many bytes by as many threads, in this program");
+  out.line(
+      "  cache: bytes of the rows that a step can see; median and P99: one decode step of all "
+      "sequences");
+  out.line(
+      "  of machine: against a plain read of as many bytes by as many threads, in this program");
 }
 
 template <typename Key>
@@ -93,10 +95,11 @@ void print_size(const ProfileRun& run, Output& out) {
   Table table({{"size", Table::Align::kLeft}, {"planned"}, {"measured"}, {"difference"}});
   const auto row = [&](const std::string& name, std::uint64_t planned, std::uint64_t measured) {
     const bool is_more = measured >= planned;
-    table.row({name, grouped(planned), grouped(measured),
-               planned == measured
-                   ? "0"
-                   : (is_more ? "+" : "-") + grouped(is_more ? measured - planned : planned - measured)});
+    table.row(
+        {name, grouped(planned), grouped(measured),
+         planned == measured
+             ? "0"
+             : (is_more ? "+" : "-") + grouped(is_more ? measured - planned : planned - measured)});
   };
   for (const StreamSize& stream : run.size.streams) {
     row(fmt::format("{} rows ({})", stream.name, stream.codec), stream.predicted_bytes,
@@ -109,9 +112,10 @@ void print_size(const ProfileRun& run, Output& out) {
     row(stream.name + " read, last step", stream.predicted_bytes, stream.measured_bytes);
   }
   table.print(out);
-  out.line(fmt::format("  resident {} of {} as the system sees it; {} of the blocks held is not rows",
-                       short_bytes(run.size.resident_bytes), short_bytes(run.size.storage_bytes),
-                       percent(run.size.fragmentation)));
+  out.line(
+      fmt::format("  resident {} of {} as the system sees it; {} of the blocks held is not rows",
+                  short_bytes(run.size.resident_bytes), short_bytes(run.size.storage_bytes),
+                  percent(run.size.fragmentation)));
 }
 
 void print_layout(const ProfileRun& run, Output& out) {
@@ -121,9 +125,9 @@ void print_layout(const ProfileRun& run, Output& out) {
                        short_bytes(layout.huge_page_bytes),
                        layout.is_huge_page_advised ? "" : " (the system offers none)"));
   for (const StreamLayoutReport& stream : layout.streams) {
-    out.line(fmt::format("    {}  {}, {} bytes a block ({} padding); cache lines used {}", stream.name,
-                         stream.axes, grouped(stream.slice_bytes), grouped(stream.padding_bytes),
-                         percent(stream.line_utilisation)));
+    out.line(fmt::format("    {}  {}, {} bytes a block ({} padding); cache lines used {}",
+                         stream.name, stream.axes, grouped(stream.slice_bytes),
+                         grouped(stream.padding_bytes), percent(stream.line_utilisation)));
     out.line(fmt::format("       unbroken reads {}; jumps {}", histogram(stream.run_rows, "rows"),
                          histogram(stream.jumps, "B")));
   }
@@ -181,11 +185,12 @@ void print_latency(const ProfileRun& run, Output& out) {
     out.line(fmt::format("            slow: {} at {} tokens: {}", micro(step.total_us),
                          grouped(step.tokens), step.cause));
   }
-  out.line(fmt::format("  prefill   {} tokens: reserved in {}, written in {}; attention of the last "
-                       "{}: {}",
-                       grouped(run.prefill.tokens), short_seconds(run.prefill.append_s),
-                       short_seconds(run.prefill.write_s), grouped(run.prefill.attended_tokens),
-                       short_seconds(run.prefill.attention_s)));
+  out.line(
+      fmt::format("  prefill   {} tokens: reserved in {}, written in {}; attention of the last "
+                  "{}: {}",
+                  grouped(run.prefill.tokens), short_seconds(run.prefill.append_s),
+                  short_seconds(run.prefill.write_s), grouped(run.prefill.attended_tokens),
+                  short_seconds(run.prefill.attention_s)));
 }
 
 void print_run(const ProfileRun& run, Output& out) {
@@ -214,17 +219,21 @@ void print_verified(const ProfileReport& report, Output& out) {
 }  // namespace
 
 void print_profile_text(const ProfileReport& report, Output& out) {
-  out.heading(fmt::format("{}: {} tokens a sequence{}, {} sequence{}, the last {} token{} decoded one "
-                          "by one{}",
-                          report.model, grouped(report.context),
-                          report.is_default_context ? " (default)" : "",
-                          grouped(report.num_sequences), report.num_sequences == 1 ? "" : "s",
-                          grouped(report.num_steps), report.num_steps == 1 ? "" : "s",
-                          report.is_partial ? " - PARTIAL, stopped early" : ""));
+  out.heading(fmt::format(
+      "{}: {} tokens a sequence{}, {} sequence{}, the last {} token{} decoded one "
+      "by one{}",
+      report.model, grouped(report.context), report.is_default_context ? " (default)" : "",
+      grouped(report.num_sequences), report.num_sequences == 1 ? "" : "s",
+      grouped(report.num_steps), report.num_steps == 1 ? "" : "s",
+      report.is_partial ? " - PARTIAL, stopped early" : ""));
   print_comparison(report, out);
   for (const ProfileRun& run : report.runs) print_run(run, out);
   print_verified(report, out);
+  std::string said;
   for (const PlannedRow& row : report.planned) {
+    // Once for all types.
+    if (row.architecture == said) continue;
+    said = row.architecture;
     out.note(fmt::format("{} is planned, not run: {}", row.architecture, row.reason));
   }
   for (const std::string& note : report.notes) out.note(note);

@@ -19,19 +19,21 @@
 
 namespace kvarto {
 
-// --- Recorder: for a program that runs its own loop -----------------------------------------------
+// --- Recorder: for a program that runs its own loop
+// -----------------------------------------------
 
-// Blocks of one track, all of them counted, those still in use included. Ages and gaps are in steps.
+// Blocks of one track, all of them counted, those still in use included. Ages and gaps are in
+// steps.
 struct TrackLife {
   Track track;
   std::uint64_t births = 0;
   std::uint64_t deaths = 0;
-  std::uint64_t resident = 0;      // still in use
-  std::uint64_t reused = 0;        // births of a block that had been freed before
-  std::uint64_t never_read = 0;    // of all births
-  double mean_age = 0;             // from birth to death, or to now
+  std::uint64_t resident = 0;    // still in use
+  std::uint64_t reused = 0;      // births of a block that had been freed before
+  std::uint64_t never_read = 0;  // of all births
+  double mean_age = 0;           // from birth to death, or to now
   std::uint64_t max_age = 0;
-  double mean_idle = 0;            // from the last read (or birth) to death, or to now
+  double mean_idle = 0;  // from the last read (or birth) to death, or to now
   std::uint64_t max_idle = 0;
   // Steps between two reads of a block -> how often.
   std::map<std::uint64_t, std::uint64_t> reuse_gaps;
@@ -41,8 +43,8 @@ struct TrackLife {
 
 // What one step did.
 struct StepCounts {
-  std::uint64_t rows_read = 0;   // of K, over all layers; the V rows are as many
-  std::uint64_t k_bytes = 0;     // read
+  std::uint64_t rows_read = 0;  // of K, over all layers; the V rows are as many
+  std::uint64_t k_bytes = 0;    // read
   std::uint64_t v_bytes = 0;
   std::uint64_t blocks_taken = 0;
   std::uint64_t blocks_freed = 0;
@@ -78,16 +80,16 @@ class CacheRecorder : public Observer {
 // --- Profile ------------------------------------------------------------------------------------
 
 struct ProfileRequest {
-  ModelSpec model;  // types set
-  CacheTypes types;  // that were set; for the planner
-  std::uint64_t context = 0;        // tokens of each sequence at the end
+  ModelSpec model;            // types set
+  CacheTypes types;           // that were set; for the planner
+  std::uint64_t context = 0;  // tokens of each sequence at the end
   std::uint64_t num_sequences = 1;
-  std::uint64_t num_steps = 0;      // decode steps, of the context; 0 = default_steps()
+  std::uint64_t num_steps = 0;  // decode steps, of the context; 0 = default_steps()
   std::uint64_t block_size = kDefaultBlockSize;
   std::uint64_t micro_batch = kDefaultMicroBatch;
   std::uint32_t num_threads = 1;
   Layout layout = Layout::kHardware;
-  bool has_all_layers = false;      // all layers of a group; else its first one
+  bool has_all_layers = false;  // all layers of a group; else its first one
   // Looked at before every chunk of the prefill and every step; the run then ends as partial.
   const std::atomic<bool>* is_stopping = nullptr;
 };
@@ -119,10 +121,10 @@ struct SizeReport {
 
 struct StreamLayoutReport {
   std::string name;
-  std::string axes;                  // "[head][row / 16][element][row % 16]"
-  std::uint64_t slice_bytes = 0;     // of one block in one layer
-  std::uint64_t padding_bytes = 0;   // of these
-  double line_utilisation = 0;       // bytes read over the bytes of the cache lines they lie in
+  std::string axes;                 // "[head][row / 16][element][row % 16]"
+  std::uint64_t slice_bytes = 0;    // of one block in one layer
+  std::uint64_t padding_bytes = 0;  // of these
+  double line_utilisation = 0;      // bytes read over the bytes of the cache lines they lie in
   // Rows of unbroken memory in one step -> how many such runs, for one head (all heads where a row
   // holds them side by side).
   std::map<std::uint64_t, std::uint64_t> run_rows;
@@ -156,11 +158,11 @@ struct AccessReport {
   std::vector<StreamAccess> streams;
   std::uint64_t predicted_step_bytes = 0;  // StepCost::read_bytes
   std::uint64_t steps_checked = 0;
-  std::uint64_t steps_that_differ = 0;     // whose rows are not those predicted at their length
-  double gb_per_s = 0;                     // bytes read over the median time of attention
-  double machine_gb_per_s = 0;             // read stream of the same size and threads
+  std::uint64_t steps_that_differ = 0;  // whose rows are not those predicted at their length
+  double gb_per_s = 0;                  // bytes read over the median time of attention
+  double machine_gb_per_s = 0;          // read stream of the same size and threads
   std::vector<CounterValue> counters;
-  std::string counters_note;               // why there are none
+  std::string counters_note;  // why there are none
 };
 
 struct LatencySummary {
@@ -198,7 +200,7 @@ struct SlowStep {
 };
 
 struct LatencyReport {
-  LatencySummary steps;     // without the warm-up
+  LatencySummary steps;  // without the warm-up
   LatencySummary warm_up;
   std::vector<PhaseTime> phases;
   double empty_call_us = 0;  // decode of sequences without tokens
@@ -206,7 +208,7 @@ struct LatencyReport {
 };
 
 struct PrefillReport {
-  std::uint64_t tokens = 0;           // appended and written, each sequence
+  std::uint64_t tokens = 0;  // appended and written, each sequence
   double append_s = 0;
   double write_s = 0;
   std::uint64_t attended_tokens = 0;  // the last ones, for which attention ran
@@ -227,7 +229,7 @@ struct ProfileRun {
   std::uint32_t group_layers = 0;     // layers of the model that are like them
   std::uint64_t context = 0;
   std::uint64_t batch = 0;
-  std::string kernel, isa, arith;     // what ran
+  std::string kernel, isa, arith;  // what ran
   std::uint32_t num_threads = 0;
   bool is_partial = false;
   std::uint64_t warm_up_steps = 0;

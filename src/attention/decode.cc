@@ -72,8 +72,8 @@ class Decoder {
   [[nodiscard]] std::vector<ReadRun> runs() const {
     std::vector<ReadRun> runs;
     for (const WorkItem& item : split_.items) {
-      runs.push_back({segments_[item.segment].members.front(), item.rows.first,
-                      item.rows.num_rows()});
+      runs.push_back(
+          {segments_[item.segment].members.front(), item.rows.first, item.rows.num_rows()});
     }
     return runs;
   }

@@ -1,5 +1,6 @@
 #include "profile/hardware_counters.h"
 
+#include <fmt/format.h>
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -7,8 +8,6 @@
 
 #include <cerrno>
 #include <system_error>
-
-#include <fmt/format.h>
 
 namespace kvarto {
 namespace {
@@ -40,7 +39,8 @@ int open_event(const Event& event) {
   attributes.exclude_kernel = 1;
   attributes.exclude_hv = 1;
   attributes.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
-  return static_cast<int>(syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC));
+  return static_cast<int>(
+      syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC));
 }
 
 }  // namespace
@@ -51,8 +51,8 @@ HardwareCounters::HardwareCounters() {
     if (descriptor >= 0) {
       counters_.push_back({event.name, descriptor});
     } else if (refusal_.empty()) {
-      refusal_ = fmt::format("not available: perf_event_open: {}",
-                             std::system_category().message(errno));
+      refusal_ =
+          fmt::format("not available: perf_event_open: {}", std::system_category().message(errno));
     }
   }
   if (!counters_.empty()) refusal_.clear();
@@ -80,8 +80,8 @@ std::vector<CounterValue> HardwareCounters::values(std::uint64_t num_steps) cons
     if (found.running == 0 || num_steps == 0) continue;
     // The kernel takes turns where there are fewer counters than events.
     const double scale = static_cast<double>(found.enabled) / static_cast<double>(found.running);
-    values.push_back({counter.name, static_cast<double>(found.value) * scale /
-                                        static_cast<double>(num_steps)});
+    values.push_back(
+        {counter.name, static_cast<double>(found.value) * scale / static_cast<double>(num_steps)});
   }
   return values;
 }

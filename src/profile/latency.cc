@@ -1,12 +1,12 @@
 // Latencies of steps: order statistics, spread, and what made the slowest ones slow.
 
-#include <algorithm>
-#include <cmath>
-#include <random>
+#include "profile/latency.h"
 
 #include <fmt/format.h>
 
-#include "profile/latency.h"
+#include <algorithm>
+#include <cmath>
+#include <random>
 
 namespace kvarto {
 namespace {
@@ -116,7 +116,8 @@ LatencySummary summarise_latency(std::vector<double> seconds) {
 
 void report_latency(const std::vector<StepRecord>& steps, std::uint64_t warm_up_steps,
                     LatencyReport& report) {
-  const auto warm = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(warm_up_steps, steps.size()));
+  const auto warm =
+      static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(warm_up_steps, steps.size()));
   const std::vector<StepRecord> measured(steps.begin() + warm, steps.end());
   std::vector<double> warm_up;
   for (auto step = steps.begin(); step != steps.begin() + warm; ++step) {
@@ -137,9 +138,8 @@ void report_latency(const std::vector<StepRecord>& steps, std::uint64_t warm_up_
     report.phases.push_back({phase.name, median_s(seconds) * kMicro, phase_sum / sum});
   }
   std::vector<StepRecord> slowest = measured;
-  std::sort(slowest.begin(), slowest.end(), [](const StepRecord& a, const StepRecord& b) {
-    return a.total_s > b.total_s;
-  });
+  std::sort(slowest.begin(), slowest.end(),
+            [](const StepRecord& a, const StepRecord& b) { return a.total_s > b.total_s; });
   slowest.resize(std::min(slowest.size(), kNumSlowest));
   for (const StepRecord& step : slowest) {
     report.slowest.push_back({step.tokens, step.total_s * kMicro, cause_of(step)});

@@ -1,10 +1,10 @@
 #include "kvarto/profile.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include <fmt/format.h>
 
 #include "base/checked.h"
 #include "cache/storage.h"
@@ -136,32 +136,23 @@ PlanRequest plan_request(const ProfileRequest& request, std::uint64_t context) {
   return plan;
 }
 
-
 // Refuses what memory does not hold: the cache as planned, and the queries beside it.
 Status check_memory(const ProfileRequest& request, const LayerGroup& group, const Plan& plan) {
   const auto query_bytes = checked_mul(
-      request.num_sequences,
-      std::uint64_t{group.query.q_heads} * (group.query.qk_dim + group.query.v_dim) * sizeof(float));
+      request.num_sequences, std::uint64_t{group.query.q_heads} *
+                                 (group.query.qk_dim + group.query.v_dim) * sizeof(float));
   const auto needed =
       query_bytes ? checked_add(*query_bytes, plan.engines.front().bytes) : std::nullopt;
   const std::uint64_t available = available_memory_bytes();
   if (needed.has_value() && *needed <= available) return {};
-  return fail(ErrorCode::kOutOfMemory,
-              fmt::format("{}: {} sequences of {} tokens need {} bytes, {} are available",
-                          group.architecture, request.num_sequences, request.context,
-                          needed ? std::to_string(*needed) : std::string("more than 2^64"),
-                          available));
+  return fail(
+      ErrorCode::kOutOfMemory,
+      fmt::format("{}: {} sequences of {} tokens need {} bytes, {} are available",
+                  group.architecture, request.num_sequences, request.context,
+                  needed ? std::to_string(*needed) : std::string("more than 2^64"), available));
 }
 
 // --- Reports -------------------------------------------------------------------------------------
-
-std::uint64_t stream_bytes(const Plan& plan, const std::string& name) {
-  std::uint64_t bytes = 0;
-  for (const LedgerEntry& entry : plan.engines.front().ledger) {
-    if (entry.stream == name) bytes += entry.bytes;
-  }
-  return bytes;
-}
 
 std::uint64_t row_bytes_of(const StreamView& stream) {
   return codec_bytes(stream.codec, stream.width).total() * stream.heads;
@@ -195,13 +186,13 @@ class Reporter {
       StreamSize size;
       size.name = stream.name;
       size.codec = codec_info(seen.codec).name;
-      size.predicted_bytes = stream_bytes(ideal_, stream.name);
+      size.predicted_bytes = resident_rows(stream, loop_.num_tokens()) * row_bytes(stream).total() *
+                             num_layers() * request_.num_sequences;
       std::uint64_t blocks = 0;
       for (const SequenceView& sequence : view.cache().sequences) {
         const std::uint64_t held = sequence.first_block * view.cache().rows_per_block;
         const std::uint64_t first = std::max(held, loop_.first_visible());
-        size.measured_bytes +=
-            (sequence.num_tokens - first) * row_bytes_of(seen) * num_layers();
+        size.measured_bytes += (sequence.num_tokens - first) * row_bytes_of(seen) * num_layers();
         blocks += sequence.block_table.size();
       }
       size.predicted_held_bytes = resident_blocks(track, loop_.num_tokens()) *
@@ -212,9 +203,9 @@ class Reporter {
       layout.name = stream.name;
       layout.slice_bytes = of_track.slice_bytes();
       layout.padding_bytes = of_track.padding_bytes;
-      describe_reads({seen, view.cache().rows_per_block, view.cache().sequences,
-                      loop_.recorder().runs()},
-                     layout);
+      describe_reads(
+          {seen, view.cache().rows_per_block, view.cache().sequences, loop_.recorder().runs()},
+          layout);
       run.layout.streams.push_back(layout);
     }
     run.layout.block_size = track.rows_per_block;
@@ -279,9 +270,8 @@ class Reporter {
     const double median = median_s(attention_s);
     if (median > 0) run.access.gb_per_s = static_cast<double>(bytes) / median / 1e9;
     MachineBench bench;
-    bench.working_sets_bytes = {
-        std::max(std::clamp(bytes, kMinStreamBytes, kMaxStreamBytes),
-                 kMinStreamBytes * request_.num_threads)};
+    bench.working_sets_bytes = {std::max(std::clamp(bytes, kMinStreamBytes, kMaxStreamBytes),
+                                         kMinStreamBytes * request_.num_threads)};
     bench.threads = {request_.num_threads};
     bench.seconds_per_point = kStreamSeconds;
     KVARTO_TRY(const MachineReport machine, measure_machine(bench));
@@ -335,30 +325,38 @@ class Reporter {
     return {};
   }
 
+  // Fills all rows of layer 0 that `runs` does not name with NaN; returns how many.
+  Result<std::uint64_t> poison_all_but(std::span<const ReadRun> runs) {
+    KVARTO_TRY(const LayerView view, loop_.view(0));
+    const CacheView& cache = view.cache();
+    const LayerStreams& layer = loop_.layers().front();
+    const std::uint64_t num_blocks = loop_.cache().usage().front().num_blocks;
+    return poison_unread({cache.k, cache.rows_per_block, cache.sequences, runs},
+                         loop_.cache().writable_base(layer.k), num_blocks) +
+           poison_unread({cache.v, cache.rows_per_block, cache.sequences, runs},
+                         loop_.cache().writable_base(layer.v), num_blocks);
+  }
+
+  // The last thing to verify: it destroys the cache's contents.
   Status verify_poison(ProfileRun& run) {
-    KVARTO_TRY(const std::span<const float> out, loop_.decode_again());
+    KVARTO_TRY(std::span<const float> out, loop_.decode_again());
     const std::vector<float> before(out.begin(), out.end());
-    std::uint64_t rows = 0;
-    {
-      KVARTO_TRY(const LayerView view, loop_.view(0));
-      const std::uint64_t num_blocks = loop_.cache().usage().front().num_blocks;
-      for (const bool is_key : {true, false}) {
-        const CacheView& cache = view.cache();
-        const LayerStreams& layer = loop_.layers().front();
-        rows += poison_unread({is_key ? cache.k : cache.v, cache.rows_per_block, cache.sequences,
-                               loop_.recorder().runs()},
-                              loop_.cache().writable_base(is_key ? layer.k : layer.v), num_blocks);
-      }
-    }
-    KVARTO_TRY(const std::span<const float> again, loop_.decode_again());
-    const bool is_same = std::equal(before.begin(), before.end(), again.begin(), again.end()) &&
-                         std::all_of(before.begin(), before.end(),
-                                     [](float value) { return std::isfinite(value); });
-    run.verified.push_back({"poisoned neighbours untouched", is_same,
-                            fmt::format("{} rows filled with NaN, the output is the same", rows)});
-    if (!is_same) {
-      run.verified.back().detail = fmt::format("{} rows filled with NaN change the output", rows);
-    }
+    const auto is_same = [&] { return std::equal(before.begin(), before.end(), out.begin()); };
+    std::vector<ReadRun> runs = loop_.recorder().runs();
+    KVARTO_TRY(const std::uint64_t rows, poison_all_but(runs));
+    KVARTO_TRY(out, loop_.decode_again());
+    const bool is_untouched = is_same();
+    // The counter-test: a row that is read, filled likewise, must show.
+    ++runs.front().first_row;
+    --runs.front().num_rows;
+    KVARTO_CHECK_OK(poison_all_but(runs));
+    KVARTO_TRY(out, loop_.decode_again());
+    const bool is_seen = !is_same();
+    run.verified.push_back(
+        {"poisoned neighbours untouched", is_untouched && is_seen,
+         fmt::format("{} unread rows filled with NaN: output {}; one read row filled: output {}",
+                     rows, is_untouched ? "the same" : "changed",
+                     is_seen ? "changed" : "the same")});
     return {};
   }
 
@@ -412,7 +410,8 @@ Result<std::vector<ProfileRun>> profile(const ProfileRequest& request) {
       KVARTO_TRY(ProfileRun run, profile_group(request, group));
       runs.push_back(std::move(run));
     } catch (const std::bad_alloc&) {
-      return fail(ErrorCode::kOutOfMemory, "profile: memory beside the cache could not be allocated");
+      return fail(ErrorCode::kOutOfMemory,
+                  "profile: memory beside the cache could not be allocated");
     }
   }
   if (runs.empty()) {

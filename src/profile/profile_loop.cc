@@ -1,13 +1,12 @@
 #include "profile/profile_loop.h"
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <random>
-
-#include <fmt/format.h>
 
 #include "profile/latency.h"
 
@@ -171,7 +170,8 @@ Status ProfileLoop::attend_prefill(std::uint64_t last_chunk, PrefillReport& repo
   report.attended_tokens = std::clamp<std::uint64_t>(affordable, 1, last_chunk);
   const std::uint64_t num_queries = report.attended_tokens * request_.num_sequences;
   std::vector<float> q;
-  for (std::uint64_t i = 0; i < report.attended_tokens; ++i) q.insert(q.end(), q_.begin(), q_.end());
+  for (std::uint64_t i = 0; i < report.attended_tokens; ++i)
+    q.insert(q.end(), q_.begin(), q_.end());
   std::vector<float> out(num_queries * query.q_heads * query.v_dim);
   const std::vector<std::uint64_t> q_lens(request_.num_sequences, report.attended_tokens);
   KVARTO_TRY(const LayerView layer, view(0));
@@ -253,10 +253,9 @@ Status ProfileLoop::run(ProfileRun& report) {
   if (report.access.counters.empty() && report.access.counters_note.empty()) {
     report.access.counters_note = "not available: the kernel never scheduled them";
   }
-  report.verified.front().detail =
-      fmt::format("{} on {}, layout {}, arithmetic {}, {} thread{}", report.kernel, report.isa,
-                  report.layout.asked, report.arith, report.num_threads,
-                  report.num_threads == 1 ? "" : "s");
+  report.verified.front().detail = fmt::format(
+      "{} on {}, layout {}, arithmetic {}, {} thread{}", report.kernel, report.isa,
+      report.layout.asked, report.arith, report.num_threads, report.num_threads == 1 ? "" : "s");
   return {};
 }
 
@@ -289,7 +288,8 @@ Result<double> ProfileLoop::read_back_error() const {
     const StreamId stream = is_key ? layers_.front().k : layers_.front().v;
     std::vector<float> row(table.rows(0, 1).size());
     for (const SequenceId sequence : sequences_) {
-      for (std::uint64_t token = num_tokens_; token > first; token -= std::min(stride, token - first)) {
+      for (std::uint64_t token = num_tokens_; token > first;
+           token -= std::min(stride, token - first)) {
         KVARTO_CHECK_OK(cache_.read(sequence, stream, token - 1, row));
         const std::span<const float> written = table.rows(token - 1, 1);
         for (std::size_t i = 0; i < row.size(); ++i) {

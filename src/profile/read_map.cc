@@ -138,8 +138,7 @@ void describe_reads(const StreamReads& reads, StreamLayoutReport& report) {
     run_end = piece.block * stream.block_stride_bytes + extent.end;
   }
   if (run_rows != 0) ++report.run_rows[run_rows];
-  const std::uint64_t bytes =
-      rows * stream.heads * codec_bytes(stream.codec, stream.width).total();
+  const std::uint64_t bytes = rows * stream.heads * codec_bytes(stream.codec, stream.width).total();
   if (lines != 0) {
     report.line_utilisation = static_cast<double>(bytes) / static_cast<double>(lines * kLineBytes);
   }

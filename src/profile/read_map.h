@@ -22,8 +22,8 @@ struct StreamReads {
 void describe_reads(const StreamReads& reads, StreamLayoutReport& report);
 
 // Overwrites every byte of every row that the step does not read, in all `num_blocks` blocks, with
-// 0xFF: a NaN in every type. `base` is the stream's storage, writable. Returns the rows overwritten.
-// Requires: no sequence shares blocks.
+// 0xFF: a NaN in every type. `base` is the stream's storage, writable. Returns the rows
+// overwritten. Requires: no sequence shares blocks.
 std::uint64_t poison_unread(const StreamReads& reads, std::byte* base, std::uint64_t num_blocks);
 
 }  // namespace kvarto

@@ -130,7 +130,8 @@ void CacheRecorder::decoded(const CacheView& view, const DecodeEvent& event) {
 
 std::vector<TrackLife> CacheRecorder::lifetimes() const {
   std::vector<TrackLife> lives;
-  const std::uint64_t now = state_->has_begun || state_->step == 0 ? state_->step : state_->step - 1;
+  const std::uint64_t now =
+      state_->has_begun || state_->step == 0 ? state_->step : state_->step - 1;
   for (TrackSums sums : state_->tracks) {
     for (const BlockLife& block : sums.blocks) {
       if (block.is_alive) add_life(block, now, sums);
