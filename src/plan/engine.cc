@@ -22,7 +22,10 @@ constexpr std::array<EngineTraits, 8> kTraits = {{
      .has_flash_attention = true,
      .has_micro_batch = true},
     // Every windowed layer has the full context already.
-    {.name = "ik_llama.cpp", .has_unified = true, .has_flash_attention = true},
+    {.name = "ik_llama.cpp",
+     .has_unified = true,
+     .has_flash_attention = true,
+     .has_micro_batch = true},
     {.name = "ollama",
      .has_swa_full = true,
      .has_unified = true,
