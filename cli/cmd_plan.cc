@@ -29,6 +29,7 @@ struct Asked {
   bool is_prefix_caching = false;
   std::optional<std::uint64_t> context_parallel, draft_layers, draft_tokens;
   std::optional<std::uint64_t> kv_memory, device_memory, weights;
+  std::optional<std::uint64_t> num_threads;
   std::optional<double> utilization;
   std::vector<std::string> engines;
   std::string device;
@@ -138,6 +139,21 @@ Result<Plan> as_usage(Result<Plan> planned) {
   return tl::unexpected<Error>(std::move(error));
 }
 
+// On the engines asked for by name. Of those that were not, one that cannot is left out and said.
+Result<Plan> plan_engines(const Asked& asked, const PlanReport& report) {
+  if (!asked.engines.empty()) return plan(report.model, report.request, asked.engines);
+  Result<Plan> both = plan(report.model, report.request, {"ideal", "kvarto"});
+  if (both.has_value()) return both;
+  KVARTO_TRY(Plan ideal, plan(report.model, report.request, {"ideal"}));
+  ideal.refusals.push_back({"kvarto", std::move(both).error()});
+  return ideal;
+}
+
+// A figure of the search; nullopt where only the search's own end stopped it.
+std::optional<std::uint64_t> below_end(std::uint64_t found, std::uint64_t end) {
+  return found < end ? std::optional(found) : std::nullopt;
+}
+
 Result<EngineReport> engine_report(const PlanReport& report, EnginePlan plan) {
   EngineReport engine;
   engine.plan = std::move(plan);
@@ -149,10 +165,12 @@ Result<EngineReport> engine_report(const PlanReport& report, EnginePlan plan) {
                                  ? engine.plan.engine
                                  : engine.plan.engine + "@" + engine.plan.profile;
     EngineFit fit;
-    KVARTO_TRY(fit.largest_context,
+    KVARTO_TRY(const std::uint64_t context,
                largest_context(report.model, report.request, name, memory, kMaxSearchedTokens));
-    KVARTO_TRY(fit.largest_num_sequences,
+    KVARTO_TRY(const std::uint64_t num_sequences,
                largest_num_sequences(report.model, report.request, name, memory));
+    fit.largest_context = below_end(context, kMaxSearchedTokens);
+    fit.largest_num_sequences = below_end(num_sequences, kMaxSequences);
     engine.fit = fit;
   }
   return engine;
@@ -184,18 +202,19 @@ Status add_tables(const Asked& asked, PlanReport* report) {
 
 Result<ExitCode> run(const Asked& asked, Output& out) {
   PlanReport report;
-  KVARTO_TRY(report.model, open_asked(asked.model));
+  KVARTO_TRY(report.model, open_asked(asked.model, asked.what_if));
   KVARTO_TRY(report.request, request_of(asked));
   report.notes = report.model.notes;
+  if (asked.num_threads.has_value()) {
+    report.notes.emplace_back("--threads changes nothing: a cache has one size on all of them");
+  }
   report.weight_bytes = rank_weights(asked, report.model, report.request.tensor_parallel);
   if (!asked.device.empty()) {
     KVARTO_TRY(report.device, catalogue_device(asked.device));
   }
   KVARTO_TRY(report.request.kv_memory_bytes, kv_memory(asked, &report));
 
-  const std::vector<std::string> engines =
-      asked.engines.empty() ? std::vector<std::string>{"ideal", "kvarto"} : asked.engines;
-  KVARTO_TRY(Plan planned, as_usage(plan(report.model, report.request, engines)));
+  KVARTO_TRY(Plan planned, as_usage(plan_engines(asked, report)));
   report.context = planned.context;
   report.is_default_context = planned.is_default_context;
   report.request.context = planned.context;
@@ -226,6 +245,7 @@ void declare_load(OptionSet& options, Asked* asked) {
                 "sequences (default 1)");
   options.count("-tp,--tensor-parallel-size", 1, &asked->tensor_parallel,
                 "ranks that share the heads (default 1)");
+  options.count("-t,--threads", 1, &asked->num_threads, "accepted; changes nothing in a plan");
 }
 
 void declare_engines(OptionSet& options, Asked* asked) {

@@ -59,14 +59,7 @@ ExitCode exit_code_of(ErrorCode code) {
 }
 
 ExitCode report(const Error& error) {
-  std::string text = "kvarto: error: ";
-  // Candidates may come on lines of their own.
-  std::size_t begin = 0;
-  for (std::size_t end = 0; end != std::string::npos; begin = end + 1) {
-    end = error.message.find('\n', begin);
-    text += printable(std::string_view(error.message).substr(begin, end - begin)) + '\n';
-  }
-  std::fputs(text.c_str(), stderr);
+  std::fputs(fmt::format("kvarto: error: {}\n", printable(error.message)).c_str(), stderr);
   return exit_code_of(error.code);
 }
 

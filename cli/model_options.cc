@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <limits>
+#include <new>
 #include <string_view>
 
 #include "kvarto/model_file.h"
@@ -43,12 +46,120 @@ Result<ModelSpec> geometry(const ModelOptions& asked) {
   return geometry_model(asked.architecture, defaults, layers);
 }
 
+struct GivenNumber {
+  std::string_view name;  // of the option
+  bool is_given = false;
+};
+
+std::vector<GivenNumber> given_numbers(const ModelOptions& asked) {
+  return {{"q-heads", asked.q_heads.has_value()},
+          {"kv-heads", asked.kv_heads.has_value()},
+          {"head-dim", asked.head_dim.has_value()},
+          {"v-head-dim", asked.v_head_dim.has_value()},
+          {"latent-dim", asked.latent_dim.has_value()},
+          {"rope-dim", asked.rope_dim.has_value()},
+          {"top-k", asked.top_k.has_value()},
+          {"window", asked.window.has_value()},
+          {"group", asked.group.has_value()},
+          {"ratio", asked.ratio.has_value()},
+          {"index-heads", asked.index_heads.has_value()},
+          {"index-dim", asked.index_dim.has_value()}};
+}
+
+// The words of the architectures that are asked for beside or instead of the model's own.
+std::vector<std::string> words_of(const ModelOptions& asked,
+                                  const std::vector<std::string>& what_if) {
+  std::vector<std::string> words = what_if;
+  if (!asked.architecture.empty()) words.insert(words.begin(), asked.architecture);
+  return words;
+}
+
+// A model has its own numbers, so that each one given must be used by an architecture asked for.
+Status check_numbers(const ModelOptions& asked, const std::vector<std::string>& words) {
+  if (asked.layers.has_value()) {
+    return fail(ErrorCode::kInvalidArgument, "--layers: a MODEL has its own layers");
+  }
+  std::vector<std::string_view> used;
+  for (const std::string& word : words) {
+    KVARTO_TRY(const std::vector<std::string_view> open, open_numbers(word));
+    used.insert(used.end(), open.begin(), open.end());
+  }
+  for (const GivenNumber& number : given_numbers(asked)) {
+    if (!number.is_given) continue;
+    if (words.empty()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--{}: a MODEL has its own numbers; give --arch or --what-if for "
+                              "another architecture",
+                              number.name));
+    }
+    if (std::find(used.begin(), used.end(), number.name) == used.end()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--{}: changes nothing under {}, which does not have it or states "
+                              "its own",
+                              number.name, fmt::join(words, ", ")));
+    }
+  }
+  return {};
+}
+
+bool has_index(const std::vector<LayerGroup>& groups) {
+  return std::any_of(groups.begin(), groups.end(), [](const LayerGroup& group) {
+    return std::any_of(group.streams.begin(), group.streams.end(),
+                       [](const Stream& stream) { return stream.purpose == Purpose::kIndexer; });
+  });
+}
+
+// The type of index keys needs index keys, in the model or in an architecture of the table.
+Status check_index_type(const ModelOptions& asked, const ModelSpec& model,
+                        const std::vector<std::string>& what_if) {
+  if (asked.index_type.empty() || has_index(model.groups) || has_index(model.draft_groups)) {
+    return {};
+  }
+  KVARTO_TRY(const WhatIfDefaults defaults, what_if_defaults(asked));
+  for (const std::string& word : what_if) {
+    KVARTO_TRY(const ModelSpec other, with_architecture(model, word, defaults));
+    if (has_index(other.groups)) return {};
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("--index-type: found {}, but {} has no index keys", asked.index_type,
+                          model.name));
+}
+
+// What could not be read is bad input, whatever the reason: a file or folder that is there or was
+// meant, or a file for which the memory does not suffice.
+Result<ModelSpec> open_input(const std::string& name) {
+  const auto as_input = [&](Error error) -> Result<ModelSpec> {
+    std::error_code problem;
+    const bool is_file = is_path(name) || std::filesystem::exists(name, problem);
+    if (error.code == ErrorCode::kOutOfMemory || (error.code == ErrorCode::kNotFound && is_file)) {
+      error.code = ErrorCode::kIo;
+    }
+    return tl::unexpected<Error>(std::move(error));
+  };
+  try {
+    Result<ModelSpec> model = open_model(name);
+    if (!model.has_value()) return as_input(std::move(model).error());
+    return model;
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kIo, fmt::format("{}: not enough memory to read it", name));
+  }
+}
+
+Result<ModelSpec> open_or_make(const ModelOptions& asked) {
+  if (asked.model.empty()) return geometry(asked);
+  KVARTO_TRY(ModelSpec model, open_input(asked.model));
+  if (asked.architecture.empty()) return model;
+  KVARTO_TRY(const WhatIfDefaults defaults, what_if_defaults(asked));
+  return with_architecture(model, asked.architecture, defaults);
+}
+
 }  // namespace
 
 void declare_model(OptionSet& options, ModelOptions* asked) {
-  options.positional("MODEL", &asked->model,
-                     "a config.json, a folder holding one, or a name (see kvarto models); or none, "
-                     "with --arch and its numbers");
+  options.positional(
+      "MODEL", &asked->model,
+      "a config.json, a folder holding one, a .gguf, a .safetensors (or its index), or a "
+      "name (see kvarto models); or none, with --arch and its numbers");
   options.section("cache types");
   options.text("-ctk,--cache-type-k", "TYPE", &asked->key_type, "type of K: " + type_names());
   options.text("-ctv,--cache-type-v", "TYPE", &asked->value_type, "type of V, likewise");
@@ -100,20 +211,11 @@ Result<WhatIfDefaults> what_if_defaults(const ModelOptions& asked) {
   return defaults;
 }
 
-Result<ModelSpec> open_asked(const ModelOptions& asked) {
-  if (asked.model.empty()) return geometry(asked);
-  if (asked.layers.has_value()) {
-    return fail(ErrorCode::kInvalidArgument, "--layers: a MODEL has its own layers");
-  }
-  Result<ModelSpec> model = open_model(asked.model);
-  if (!model.has_value()) {
-    Error error = std::move(model).error();
-    if (error.code == ErrorCode::kNotFound && is_path(asked.model)) error.code = ErrorCode::kIo;
-    return tl::unexpected<Error>(std::move(error));
-  }
-  if (asked.architecture.empty()) return model;
-  KVARTO_TRY(const WhatIfDefaults defaults, what_if_defaults(asked));
-  return with_architecture(*model, asked.architecture, defaults);
+Result<ModelSpec> open_asked(const ModelOptions& asked, const std::vector<std::string>& what_if) {
+  if (!asked.model.empty()) KVARTO_CHECK_OK(check_numbers(asked, words_of(asked, what_if)));
+  KVARTO_TRY(ModelSpec model, open_or_make(asked));
+  KVARTO_CHECK_OK(check_index_type(asked, model, what_if));
+  return model;
 }
 
 }  // namespace kvarto::cli

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kvarto/model_spec.h"
 #include "kvarto/plan.h"
@@ -35,8 +36,11 @@ void declare_model(OptionSet& options, ModelOptions* asked);
 // Errors: kInvalidArgument for numbers beyond 32 bits.
 [[nodiscard]] Result<WhatIfDefaults> what_if_defaults(const ModelOptions& asked);
 // Opens the model, under `--arch` if given; without a model, builds one from `--arch` and its
-// numbers. Errors: those of open_model(), with_architecture() and geometry_model(); a missing file
-// is kIo, an unknown name kNotFound.
-[[nodiscard]] Result<ModelSpec> open_asked(const ModelOptions& asked);
+// numbers. `what_if` are the words of the architectures that will be compared with it. Errors:
+// those of open_model(), with_architecture() and geometry_model(); a missing file is kIo, an
+// unknown name kNotFound; kInvalidArgument for a number or type that neither the model nor a word
+// uses.
+[[nodiscard]] Result<ModelSpec> open_asked(const ModelOptions& asked,
+                                           const std::vector<std::string>& what_if = {});
 
 }  // namespace kvarto::cli

@@ -13,12 +13,14 @@ namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+constexpr std::uint64_t kTiB = std::uint64_t{1} << 40;
+constexpr std::uint64_t kPiB = std::uint64_t{1} << 50;
 
 struct Unit {
   std::string_view name;  // lower case
   double factor;
 };
-constexpr std::array<Unit, 14> kUnits{{{"", 1},
+constexpr std::array<Unit, 17> kUnits{{{"", 1},
                                        {"b", 1},
                                        {"k", 0x1p10},
                                        {"kb", 1e3},
@@ -31,7 +33,10 @@ constexpr std::array<Unit, 14> kUnits{{{"", 1},
                                        {"gib", 0x1p30},
                                        {"t", 0x1p40},
                                        {"tb", 1e12},
-                                       {"tib", 0x1p40}}};
+                                       {"tib", 0x1p40},
+                                       {"p", 0x1p50},
+                                       {"pb", 1e15},
+                                       {"pib", 0x1p50}}};
 
 tl::unexpected<Error> not_a_size(std::string_view text) {
   return fail(ErrorCode::kInvalidArgument,
@@ -100,6 +105,8 @@ std::string grouped(std::uint64_t number) {
 }
 
 std::string short_bytes(std::uint64_t bytes) {
+  if (bytes >= kPiB) return fmt::format("{:.2f} PiB", static_cast<double>(bytes) / 0x1p50);
+  if (bytes >= kTiB) return fmt::format("{:.2f} TiB", static_cast<double>(bytes) / 0x1p40);
   if (bytes >= kGiB) return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / 0x1p30);
   if (bytes >= kMiB) return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / 0x1p20);
   return grouped(bytes) + " B";

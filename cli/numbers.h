@@ -12,8 +12,8 @@ namespace kvarto::cli {
 
 // Whole decimal digits. Errors: kInvalidArgument.
 [[nodiscard]] Result<std::uint64_t> parse_count(std::string_view text);
-// A number, whole or with a fraction, and one of B, kB, KB, KiB, MB, MiB, GB, GiB, TB, TiB in any
-// case; a bare K, M, G or T is binary, as in the engines' flags.
+// A number, whole or with a fraction, and one of B, kB, KB, KiB, MB, MiB, GB, GiB, TB, TiB, PB,
+// PiB in any case; a bare K, M, G, T or P is binary, as in the engines' flags.
 [[nodiscard]] Result<std::uint64_t> parse_size(std::string_view text);
 [[nodiscard]] Result<double> parse_real(std::string_view text);
 

@@ -204,7 +204,11 @@ Result<OptionSet::Outcome> OptionSet::parse(const std::vector<std::string>& argu
   } catch (const CLI::ParseError& error) {
     return fail(ErrorCode::kInvalidArgument, error.what());
   }
-  const std::vector<std::string> extras = parser_->app.remaining();
+  std::vector<std::string> extras = parser_->app.remaining();
+  // CLI11 counts the mark that ends the options among what it could not place.
+  if (const auto mark = std::find(extras.begin(), extras.end(), "--"); mark != extras.end()) {
+    extras.erase(mark);
+  }
   if (!extras.empty()) return tl::unexpected<Error>(parser_->unknown(extras.front()));
   return Outcome::kParsed;
 }

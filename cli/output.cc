@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -23,6 +24,26 @@ std::size_t character_bytes(std::string_view text) {
   return count;
 }
 
+// The code point of a well-formed character of `count` bytes.
+char32_t code_point(std::string_view text, std::size_t count) {
+  constexpr std::array<unsigned char, 5> kLeadBits = {0, 0x7F, 0x1F, 0x0F, 0x07};
+  char32_t code = static_cast<unsigned char>(text[0]) & kLeadBits[count];
+  for (std::size_t i = 1; i < count; ++i) {
+    code = (code << 6) | (static_cast<unsigned char>(text[i]) & 0x3F);
+  }
+  return code;
+}
+
+// Whether a terminal would obey the character instead of showing it: C0 and C1, ends of lines, and
+// marks that turn the direction of the text around it (Unicode Standard Annex 9).
+bool is_control(char32_t code) {
+  const auto is_between = [&](char32_t first, char32_t last) {
+    return code >= first && code <= last;
+  };
+  return code < 0x20 || is_between(0x7F, 0x9F) || code == 0x061C || is_between(0x200E, 0x200F) ||
+         is_between(0x2028, 0x202E) || is_between(0x2066, 0x2069);
+}
+
 // Characters of `text`, one column each.
 std::size_t width(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
@@ -36,12 +57,7 @@ std::string printable(std::string_view text) {
   std::string safe;
   while (!text.empty()) {
     const std::size_t count = character_bytes(text);
-    const auto lead = static_cast<unsigned char>(text[0]);
-    const bool is_ascii_control = lead < 0x20 || lead == 0x7F;
-    // U+0080 to U+009F are control characters as well.
-    const bool is_c1_control =
-        lead == 0xC2 && count == 2 && static_cast<unsigned char>(text[1]) < 0xA0;
-    if (count == 0 || is_ascii_control || is_c1_control) {
+    if (count == 0 || is_control(code_point(text, count))) {
       safe += '?';
     } else {
       safe += text.substr(0, count);

@@ -33,7 +33,8 @@ class Output {
   std::string text_;
 };
 
-// `text` with control characters and broken UTF-8 replaced by '?'.
+// `text` with control characters, those of line ends and direction among them, and broken UTF-8
+// replaced by '?'.
 [[nodiscard]] std::string printable(std::string_view text);
 
 // Rows of cells, aligned. The first column and those of `left` lean left, all others right.

@@ -31,8 +31,8 @@ Json engine_json(const EngineReport& engine) {
                {"ledger", ledger},
                {"notes", engine.plan.notes}};
   if (engine.fit.has_value()) {
-    json["largest_context"] = engine.fit->largest_context;
-    json["largest_num_sequences"] = engine.fit->largest_num_sequences;
+    json["largest_context"] = or_null(engine.fit->largest_context);
+    json["largest_num_sequences"] = or_null(engine.fit->largest_num_sequences);
   }
   json["smallest_device"] =
       engine.smallest_device.has_value() ? Json(engine.smallest_device->name) : Json(nullptr);

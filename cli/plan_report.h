@@ -12,10 +12,10 @@
 
 namespace kvarto::cli {
 
-// What one engine fits into the memory for the cache.
+// What one engine fits into the memory for the cache; nullopt where there is no limit.
 struct EngineFit {
-  std::uint64_t largest_context = 0;        // tokens a sequence, at the sequences asked for
-  std::uint64_t largest_num_sequences = 0;  // at the context asked for
+  std::optional<std::uint64_t> largest_context;  // tokens a sequence, at the sequences asked for
+  std::optional<std::uint64_t> largest_num_sequences;  // at the context asked for
 };
 
 struct EngineReport {

@@ -196,6 +196,10 @@ void print_engine_words(const PlanReport& report, Output& out) {
   }
 }
 
+std::string or_no_limit(const std::optional<std::uint64_t>& number) {
+  return number.has_value() ? grouped(*number) : "no limit";
+}
+
 void print_fit(const PlanReport& report, Output& out) {
   out.line();
   out.heading(fmt::format("what fits into {}", exact_bytes(report.request.kv_memory_bytes)));
@@ -208,10 +212,10 @@ void print_fit(const PlanReport& report, Output& out) {
   bool is_beyond_model = false;
   for (const EngineReport& engine : report.engines) {
     if (!engine.fit.has_value()) continue;
-    const std::uint64_t context = engine.fit->largest_context;
-    is_beyond_model = is_beyond_model || context > report.model.max_context;
-    table.row({engine.plan.engine, grouped(context), grouped(engine.fit->largest_num_sequences),
-               or_dash(engine.plan.tokens),
+    const auto context = engine.fit->largest_context;
+    is_beyond_model = is_beyond_model || !context || *context > report.model.max_context;
+    table.row({engine.plan.engine, or_no_limit(context),
+               or_no_limit(engine.fit->largest_num_sequences), or_dash(engine.plan.tokens),
                engine.plan.max_concurrency.has_value()
                    ? fmt::format("{:.2f}", *engine.plan.max_concurrency)
                    : "-",

@@ -75,8 +75,9 @@ struct PlanRequest {
 //
 // With `kv_memory_bytes` stated, engines that do not size their pool by the memory themselves
 // (`ideal`, `kvarto`) still plan the sequences asked for, and tell in `max_concurrency` how many
-// such sequences the memory holds, in `tokens` that number times the context, and in `blocks`
-// (`kvarto`) the blocks of so many sequences. Without it `blocks` are those of the plan.
+// such sequences the memory holds, in `tokens` that number times the context (`kvarto`: the whole
+// ones, and the longest that fits beside them), and in `blocks` (`kvarto`) the blocks of so many
+// sequences. Without it `blocks` are those of the plan.
 struct EnginePlan {
   std::string engine;
   std::string profile;  // version profile used, e.g. "2026-08"
@@ -137,8 +138,9 @@ struct Plan {
 // Version profiles of an engine, newest (the default) first; empty for an unknown engine.
 [[nodiscard]] std::vector<std::string> engine_profiles(std::string_view engine);
 
-// Plans `model` on each of `engines`, "NAME", "NAME@PROFILE", or "all". An engine that cannot do
-// what is asked is an error, under "all" a refusal beside the others' plans. Errors:
+// Plans `model` on each of `engines`, "NAME", "NAME@PROFILE", or "all", each of them once. An
+// engine that cannot do what is asked is an error, under "all" a refusal beside the others' plans;
+// an option that it does not have and can leave aside is one of its notes. Errors:
 // kInvalidArgument for an unknown engine or profile, a type the model or engine cannot hold, or
 // sizes that overflow (the message names the field); kUnsupported for an option that the engine
 // does not have.
@@ -193,6 +195,10 @@ struct WhatIfDefaults {
   std::uint64_t top_k = 0, window = 0, group = 0;
   double ratio = 0;
 };
+
+// The numbers that an architecture's word leaves open and its layers depend on, by the names of the
+// options: "kv-heads", "window", ... Errors: kInvalidArgument for an unknown word.
+[[nodiscard]] Result<std::vector<std::string_view>> open_numbers(std::string_view word);
 
 // Builds `model` under another architecture: "mha", "mqa", "gqa[:G]", "mla[:L+R]", "dsa[:K]",
 // "csa", "hca", "multilevel[:g[:w]]", "dynamic[:ratio]", "quest[:budget]", "moba", "nsa",

@@ -123,8 +123,8 @@ Result<std::size_t> match_name(std::string_view query, std::string_view kind,
     return fail(
         ErrorCode::kNotFound,
         fmt::format("catalogue: {} \"{}\": found no such name, expected one of the {} listed "
-                    "by `kvarto {}s`",
-                    kind, quoted, names.size(), kind));
+                    "by `kvarto models{}`",
+                    kind, quoted, names.size(), kind == "device" ? " --devices" : ""));
   }
   return fail(ErrorCode::kNotFound,
               fmt::format("catalogue: {} \"{}\": found no such name, closest: {}", kind, quoted,

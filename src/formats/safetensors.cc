@@ -252,11 +252,16 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file,
     return fail(ErrorCode::kCorruptData,
                 fmt::format("{}: header length: found {} bytes, expected 8", name, file.size()));
   }
-  if (*length < 2 || *length > kMaxHeaderBytes || *length > reader.remaining()) {
+  if (*length < 2 || *length > kMaxHeaderBytes) {
     return fail(ErrorCode::kCorruptData,
-                fmt::format("{}: header length: found {}, expected 2 to {}, and no more than the "
-                            "{} bytes behind it",
-                            name, *length, kMaxHeaderBytes, reader.remaining()));
+                fmt::format("{}: header length: found {}, expected 2 to {}", name, *length,
+                            kMaxHeaderBytes));
+  }
+  if (*length > reader.remaining()) {
+    return fail(ErrorCode::kCorruptData,
+                fmt::format("{}: header length: found {}, expected no more than the {} bytes "
+                            "behind it",
+                            name, *length, reader.remaining()));
   }
   const std::string_view text = *reader.read_bytes(*length);
   if (text[0] != '{') {

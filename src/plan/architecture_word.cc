@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -118,7 +119,71 @@ bool parse_numbers(std::string_view numbers, ArchitectureWord& parsed) {
   }
 }
 
+// The numbers that the layers of an architecture depend on, where the word states none.
+std::vector<std::string_view> numbers_of(ArchitectureKind kind) {
+  switch (kind) {
+    case ArchitectureKind::kMha:
+    case ArchitectureKind::kMqa:
+      return {"q-heads", "head-dim", "v-head-dim"};
+    case ArchitectureKind::kGqa:
+      return {"q-heads", "head-dim", "v-head-dim", "kv-heads"};
+    case ArchitectureKind::kMla:
+      return {"q-heads", "head-dim", "v-head-dim", "latent-dim", "rope-dim"};
+    case ArchitectureKind::kDsa:
+      return {"q-heads",  "head-dim",    "v-head-dim", "latent-dim",
+              "rope-dim", "index-heads", "index-dim",  "top-k"};
+    case ArchitectureKind::kCsa:
+      return {"q-heads", "head-dim",    "latent-dim", "rope-dim", "group",
+              "window",  "index-heads", "index-dim",  "top-k"};
+    case ArchitectureKind::kHca:
+      return {"q-heads", "head-dim", "latent-dim", "rope-dim", "group", "window"};
+    case ArchitectureKind::kMultilevel:
+      return {"q-heads", "head-dim", "v-head-dim", "kv-heads", "group", "window"};
+    case ArchitectureKind::kDynamic:
+      return {"q-heads", "head-dim", "v-head-dim", "kv-heads", "group", "ratio"};
+    case ArchitectureKind::kQuest:
+    case ArchitectureKind::kMoba:
+      return {"q-heads", "head-dim", "v-head-dim", "kv-heads", "group", "top-k"};
+    case ArchitectureKind::kNsa:
+      return {"q-heads", "head-dim", "v-head-dim", "kv-heads", "group", "top-k", "window"};
+    case ArchitectureKind::kSwa:
+      return {"q-heads", "head-dim", "v-head-dim", "kv-heads", "window"};
+  }
+  return {};
+}
+
+// The numbers that the word itself states.
+std::vector<std::string_view> stated_numbers(const ArchitectureWord& word) {
+  if (word.ratio != 0) return {"ratio"};
+  if (word.first == 0) return {};
+  switch (word.kind) {
+    case ArchitectureKind::kGqa:
+      return {"kv-heads"};
+    case ArchitectureKind::kMla:
+      return {"latent-dim", "rope-dim"};
+    case ArchitectureKind::kDsa:
+    case ArchitectureKind::kQuest:
+      return {"top-k"};
+    case ArchitectureKind::kMultilevel:
+      if (word.second == 0) return {"group"};
+      return {"group", "window"};
+    case ArchitectureKind::kSwa:
+      return {"window"};
+    default:
+      return {};
+  }
+}
+
 }  // namespace
+
+Result<std::vector<std::string_view>> open_numbers(std::string_view word) {
+  KVARTO_TRY(const ArchitectureWord parsed, parse_architecture(word));
+  std::vector<std::string_view> open = numbers_of(parsed.kind);
+  for (const std::string_view stated : stated_numbers(parsed)) {
+    open.erase(std::remove(open.begin(), open.end(), stated), open.end());
+  }
+  return open;
+}
 
 Result<ArchitectureWord> parse_architecture(std::string_view word) {
   const std::size_t colon = word.find(':');

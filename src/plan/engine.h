@@ -48,7 +48,24 @@ struct Engine {
 // request states the memory. Requires: plan.bytes is set.
 void set_concurrency(EnginePlan& plan, const PlanRequest& request);
 
-// Sentences about options of the request that only other engines have.
+// Which of the options that only some engines have an engine has; the others change nothing on it.
+struct EngineTraits {
+  std::string_view name;
+  bool has_swa_full = false;
+  bool has_unified = false;
+  bool has_flash_attention = false;
+  bool has_prefix_caching = false;
+  bool has_block_size = false;
+  bool has_micro_batch = false;
+  // Its rows live in blocks of one sequence each, so that the memory holds whole blocks alone.
+  bool counts_whole_blocks = false;
+};
+
+// Requires: an engine's name.
+[[nodiscard]] const EngineTraits& engine_traits(std::string_view engine);
+
+// Sentences about options of the request that only other engines have. plan() adds them to every
+// engine's notes.
 [[nodiscard]] std::vector<std::string> foreign_option_notes(const PlanRequest& request,
                                                             std::string_view engine);
 

@@ -190,17 +190,69 @@ Result<EngineChoice> find_engine(std::string_view word) {
                           fmt::join(engine_names(), " ")));
 }
 
+// Bytes of one sequence of so many tokens; nullopt where the engine refuses it.
+std::optional<std::uint64_t> bytes_of_one(const Engine& engine, const EngineCase& engine_case,
+                                          std::uint64_t tokens) {
+  PlanRequest one = engine_case.request;
+  one.context = tokens;
+  one.num_sequences = 1;
+  one.kv_memory_bytes = 0;
+  const auto planned = engine.plan(
+      {engine_case.source, engine_case.model, engine_case.draft_groups, one, engine_case.profile});
+  return planned ? std::optional(planned->bytes) : std::nullopt;
+}
+
+// The tokens that the stated memory holds in whole blocks: sequences of the context asked for, and
+// the longest that fits beside them.
+void count_tokens_in_blocks(const Engine& engine, const EngineCase& engine_case, EnginePlan& plan) {
+  const PlanRequest& request = engine_case.request;
+  if (!plan.max_concurrency || !plan.tokens || request.context == 0) return;
+  const std::uint64_t num_whole = *plan.tokens / request.context;
+  const double of_whole = static_cast<double>(plan.bytes) /
+                          static_cast<double>(request.num_sequences) *
+                          static_cast<double>(num_whole);
+  const double rest = static_cast<double>(request.kv_memory_bytes) - of_whole;
+  std::uint64_t low = 0;
+  std::uint64_t high = request.context - 1;
+  while (low < high) {
+    const std::uint64_t middle = low + (high - low + 1) / 2;
+    const auto bytes = bytes_of_one(engine, engine_case, middle);
+    if (bytes && static_cast<double>(*bytes) <= rest) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  plan.tokens = num_whole * request.context + low;
+}
+
 Result<EnginePlan> run_engine(const EngineChoice& choice, EngineCase engine_case) {
   engine_case.profile = choice.profile;
   KVARTO_TRY(EnginePlan plan, choice.engine->plan(engine_case));
   plan.engine = choice.engine->name;
   plan.profile = choice.profile;
+  if (engine_traits(plan.engine).counts_whole_blocks) {
+    count_tokens_in_blocks(*choice.engine, engine_case, plan);
+  }
+  for (std::string& note : foreign_option_notes(engine_case.request, plan.engine)) {
+    if (std::find(plan.notes.begin(), plan.notes.end(), note) == plan.notes.end()) {
+      plan.notes.push_back(std::move(note));
+    }
+  }
   return plan;
+}
+
+bool is_planned(const Plan& plan, const EngineChoice& choice) {
+  return std::any_of(plan.engines.begin(), plan.engines.end(), [&](const EnginePlan& done) {
+    return done.engine == choice.engine->name && done.profile == choice.profile;
+  });
 }
 
 void run_all_engines(const EngineCase& engine_case, Plan& plan) {
   for (const Engine& engine : engines()) {
-    auto result = run_engine({&engine, engine.profiles.front()}, engine_case);
+    const EngineChoice choice{&engine, engine.profiles.front()};
+    if (is_planned(plan, choice)) continue;
+    auto result = run_engine(choice, engine_case);
     if (result) {
       plan.engines.push_back(std::move(*result));
     } else {
@@ -229,6 +281,7 @@ Result<Plan> plan(const ModelSpec& model, const PlanRequest& asked,
       continue;
     }
     KVARTO_TRY(const EngineChoice choice, find_engine(word));
+    if (is_planned(plan, choice)) continue;
     KVARTO_TRY(EnginePlan engine_plan, run_engine(choice, engine_case));
     plan.engines.push_back(std::move(engine_plan));
   }

@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "kvarto/plan.h"
 #include "plan_models.h"
 
@@ -41,6 +44,57 @@ TEST(WhatIf, GivesTheFiguresThatArticlesGetWrong) {
   EXPECT_EQ(rows[3].k_bytes + rows[3].v_bytes, 0u);
   EXPECT_NEAR(rows[3].saving_against_mha, 0.93, 0.005);
   EXPECT_EQ(rows[3].read_bytes_per_step, rows[3].total_bytes);
+}
+
+// A number that a word leaves open changes the layers; every other number leaves them as they are.
+TEST(WhatIf, NamesTheNumbersThatAWordLeavesOpen) {
+  const ModelSpec model = dense_model(test::kLlama31_8B);
+  const std::vector<std::pair<std::string_view, WhatIfDefaults>> numbers = {
+      {"q-heads", {.q_heads = 64}},
+      {"kv-heads", {.kv_heads = 4}},
+      {"head-dim", {.head_dim = 96}},
+      {"v-head-dim", {.v_head_dim = 64}},
+      {"latent-dim", {.latent_dim = 256}},
+      {"rope-dim", {.rope_dim = 32}},
+      {"index-heads", {.index_heads = 16}},
+      {"index-dim", {.index_dim = 64}},
+      {"top-k", {.top_k = 640}},
+      {"window", {.window = 768}},
+      {"group", {.group = 32}},
+      {"ratio", {.ratio = 0.5}}};
+  for (const char* word : {"mha",
+                           "mqa",
+                           "gqa",
+                           "gqa:2",
+                           "mla",
+                           "mla:384+16",
+                           "dsa",
+                           "dsa:1024",
+                           "csa",
+                           "hca",
+                           "multilevel",
+                           "multilevel:8",
+                           "multilevel:8:128",
+                           "dynamic",
+                           "dynamic:0.125",
+                           "quest",
+                           "quest:256",
+                           "moba",
+                           "nsa",
+                           "swa",
+                           "swa:100"}) {
+    const auto open = open_numbers(word).value();
+    const ModelSpec plain = with_architecture(model, word, {}).value();
+    for (const auto& [name, defaults] : numbers) {
+      const ModelSpec changed = with_architecture(model, word, defaults).value();
+      const LayerGroup& a = plain.groups.front();
+      const LayerGroup& b = changed.groups.front();
+      const bool is_same = a.streams == b.streams && a.query == b.query;
+      const bool is_open = std::find(open.begin(), open.end(), name) != open.end();
+      EXPECT_EQ(is_open, !is_same) << word << " " << name;
+    }
+  }
+  EXPECT_FALSE(open_numbers("nonsense").has_value());
 }
 
 // DeepSeek-V2-Lite: 27 layers, 16 heads of 192 and 128; 163,840 tokens f16 take 42.19 GiB expanded
