@@ -33,9 +33,8 @@ ModelSpec with_different_windows(const ModelSpec& model) {
 }
 
 void report_budget(benchmark::State& state) {
-  state.counters["plans_10k_s"] =
-      benchmark::Counter(1e-4, benchmark::Counter::kIsIterationInvariantRate |
-                                   benchmark::Counter::kInvert);
+  state.counters["plans_10k_s"] = benchmark::Counter(
+      1e-4, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 void plan_on(benchmark::State& state, const char* engine) {

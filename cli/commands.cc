@@ -4,11 +4,7 @@ namespace kvarto::cli {
 
 std::span<const Command* const> commands() {
   static constexpr const Command* kAll[] = {
-      &kInspectCommand,
-      &kPlanCommand,
-      &kModelsCommand,
-      &kProfileCommand,
-      &kBenchCommand,
+      &kInspectCommand, &kPlanCommand, &kModelsCommand, &kProfileCommand, &kBenchCommand,
   };
   return kAll;
 }

@@ -21,7 +21,7 @@ struct StreamView {
   StreamLayout layout;
   Codec codec = Codec::kF16;
   std::uint32_t heads = 0;
-  std::uint32_t width = 0;               // elements a head
+  std::uint32_t width = 0;  // elements a head
 };
 
 // One sequence's rows. Block `i` of the table holds rows

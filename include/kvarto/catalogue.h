@@ -14,9 +14,9 @@
 namespace kvarto {
 
 struct CatalogueModel {
-  std::string name;        // the repository's name in lower case, e.g. "llama-3.1-8b"
+  std::string name;  // the repository's name in lower case, e.g. "llama-3.1-8b"
   std::string model_type;
-  std::string source;      // where the geometry was read
+  std::string source;  // where the geometry was read
 };
 
 // All models, sorted by name.

@@ -17,18 +17,18 @@ enum class Codec : std::uint8_t {
   kF32,
   kF16,
   kBF16,
-  kFp8E4M3,     // e4m3fn, one scale per tensor kept outside the cache
+  kFp8E4M3,  // e4m3fn, one scale per tensor kept outside the cache
   kFp8E5M2,
-  kQ8_0,        // ggml blocks of 32
+  kQ8_0,  // ggml blocks of 32
   kQ5_1,
   kQ5_0,
   kQ4_1,
   kQ4_0,
   kIq4Nl,
-  kInt8,        // one f32 scale per token and head (vLLM int8_per_token_head)
-  kInt4,        // the same with 4 bits, one f32 scale per group of at most 128 elements
-  kNvfp4,       // e2m1 pairs, one e4m3 scale per 16
-  kMxfp4,       // e2m1 pairs, one ue8m0 scale per 32
+  kInt8,          // one f32 scale per token and head (vLLM int8_per_token_head)
+  kInt4,          // the same with 4 bits, one f32 scale per group of at most 128 elements
+  kNvfp4,         // e2m1 pairs, one e4m3 scale per 16
+  kMxfp4,         // e2m1 pairs, one ue8m0 scale per 32
   kFp8Scaled128,  // e4m3, one f32 scale per 128: DeepSeek latent (656-byte row) and index keys
   kFp8Scaled64,   // e4m3, one ue8m0 scale per 64: DeepSeek-V4 rows (584 bytes)
   kFp8Scaled32,   // e4m3, one ue8m0 scale per 32: DeepSeek-V4.1 window rows
@@ -41,12 +41,12 @@ enum class Codec : std::uint8_t {
 // Description of one codec. Immutable plain data.
 struct CodecInfo {
   Codec codec{};
-  std::string_view name;              // as on the command line and in JSON
-  std::uint32_t element_bits = 0;     // stored bits of one element, scales apart
-  std::uint32_t group_elements = 0;   // elements that share scales; 0 = all elements of a head
-  std::uint32_t group_scale_bytes = 0;  // bytes of scales (and minima) of one group
+  std::string_view name;                 // as on the command line and in JSON
+  std::uint32_t element_bits = 0;        // stored bits of one element, scales apart
+  std::uint32_t group_elements = 0;      // elements that share scales; 0 = all elements of a head
+  std::uint32_t group_scale_bytes = 0;   // bytes of scales (and minima) of one group
   bool is_partial_group_allowed = true;  // whether a head may end inside a group
-  std::string_view source;            // where the format is defined
+  std::string_view source;               // where the format is defined
 };
 
 // All codecs, in the order of the enumeration.

@@ -19,10 +19,10 @@ enum class Layout : std::uint8_t {
 
 // The order of one stream's elements in a block of R rows, H heads, D elements a head.
 enum class RowOrder : std::uint8_t {
-  kRowHead,      // [row][head][element]
-  kHeadRow,      // [head][row][element]
-  kHeadTiles,    // [head][row / 16][element][row % 16]: keys transposed in tiles of kTileRows rows,
-                 // so that one vector holds one element of 16 rows
+  kRowHead,    // [row][head][element]
+  kHeadRow,    // [head][row][element]
+  kHeadTiles,  // [head][row / 16][element][row % 16]: keys transposed in tiles of kTileRows rows,
+               // so that one vector holds one element of 16 rows
 };
 
 // Rows of one transposed tile: the f32 lanes of a 512-bit vector.

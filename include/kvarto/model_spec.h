@@ -45,10 +45,10 @@ struct LayerGroup {
 struct ModelSpec {
   std::string name;
   std::string model_type;
-  std::uint32_t num_layers = 0;      // transformer layers, draft layers not counted
-  std::uint64_t max_context = 0;     // tokens; 0 = not stated
-  std::uint32_t hidden_size = 0;     // 0 = not stated
-  std::uint32_t vocab_size = 0;      // 0 = not stated
+  std::uint32_t num_layers = 0;   // transformer layers, draft layers not counted
+  std::uint64_t max_context = 0;  // tokens; 0 = not stated
+  std::uint32_t hidden_size = 0;  // 0 = not stated
+  std::uint32_t vocab_size = 0;   // 0 = not stated
   std::vector<LayerGroup> groups;
   // Multi-token-prediction blocks; allocated only by engines that run them.
   std::vector<LayerGroup> draft_groups;

@@ -4,9 +4,8 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
-
 #include <tl/expected.hpp>
+#include <utility>
 
 namespace kvarto {
 
@@ -42,15 +41,14 @@ using Status = Result<void>;
 // otherwise declares `declaration` with the value: KVARTO_TRY(auto spec, read(path));
 #define KVARTO_CONCAT_INNER(a, b) a##b
 #define KVARTO_CONCAT(a, b) KVARTO_CONCAT_INNER(a, b)
-#define KVARTO_TRY_INNER(result, declaration, ...)                     \
-  auto result = (__VA_ARGS__);                                         \
-  if (!result.has_value())                                             \
-    return tl::unexpected<::kvarto::Error>(std::move(result).error()); \
+#define KVARTO_TRY_INNER(result, declaration, ...)                                            \
+  auto result = (__VA_ARGS__);                                                                \
+  if (!result.has_value()) return tl::unexpected<::kvarto::Error>(std::move(result).error()); \
   declaration = std::move(result).value()
 #define KVARTO_TRY(declaration, ...) \
   KVARTO_TRY_INNER(KVARTO_CONCAT(kvarto_result_, __LINE__), declaration, __VA_ARGS__)
-#define KVARTO_CHECK_OK(...)                                                              \
-  do {                                                                                    \
-    if (auto kvarto_status = (__VA_ARGS__); !kvarto_status.has_value())                   \
-      return tl::unexpected<::kvarto::Error>(std::move(kvarto_status).error());           \
+#define KVARTO_CHECK_OK(...)                                                    \
+  do {                                                                          \
+    if (auto kvarto_status = (__VA_ARGS__); !kvarto_status.has_value())         \
+      return tl::unexpected<::kvarto::Error>(std::move(kvarto_status).error()); \
   } while (false)

@@ -18,10 +18,10 @@ namespace kvarto {
 
 // Which request of the user a field's codec follows (see CacheTypes).
 enum class CodecRole : std::uint8_t {
-  kKey,        // the type of K
-  kValue,      // the type of V
-  kIndex,      // the type of index keys: `native` unless the user says otherwise
-  kFixed,      // always `native`, e.g. recurrent states
+  kKey,    // the type of K
+  kValue,  // the type of V
+  kIndex,  // the type of index keys: `native` unless the user says otherwise
+  kFixed,  // always `native`, e.g. recurrent states
 };
 
 // `heads` vectors of `width` elements each.
@@ -60,12 +60,12 @@ struct Lifetime {
 
 struct Access {
   enum class Kind : std::uint8_t {
-    kAll,      // every resident row
-    kWindow,   // the last `count` rows
-    kTopK,     // `count` rows chosen by an indexer
-    kRatio,    // `ratio` of the blocks, chosen by a predictor
-    kBlocks,   // `count` rows in whole blocks, chosen by block summaries
-    kNone,     // not read by the step's attention
+    kAll,     // every resident row
+    kWindow,  // the last `count` rows
+    kTopK,    // `count` rows chosen by an indexer
+    kRatio,   // `ratio` of the blocks, chosen by a predictor
+    kBlocks,  // `count` rows in whole blocks, chosen by block summaries
+    kNone,    // not read by the step's attention
   };
   Kind kind = Kind::kAll;
   std::uint64_t count = 0;
@@ -103,7 +103,7 @@ enum class Purpose : std::uint8_t {
 };
 
 struct Stream {
-  std::string name;            // "k", "v", "latent", "index_key", ...
+  std::string name;  // "k", "v", "latent", "index_key", ...
   std::vector<Field> fields;
   std::uint64_t tokens_per_row = 1;
   // A row is born only when its tokens are this many tokens old (KIVI: when they leave the tail).

@@ -1,9 +1,9 @@
 // Tracks: streams that share one block table, and the bytes of their blocks.
 //
-// Streams of all layers with equal tokens per row, equal birth and lifetime form a track. A block of a
-// track holds `rows_per_block` consecutive rows of every stream of the track, in every layer that
-// owns it. These functions are the only place where rows become block bytes: the cache allocates
-// with them, the planner predicts with them.
+// Streams of all layers with equal tokens per row, equal birth and lifetime form a track. A block
+// of a track holds `rows_per_block` consecutive rows of every stream of the track, in every layer
+// that owns it. These functions are the only place where rows become block bytes: the cache
+// allocates with them, the planner predicts with them.
 
 #pragma once
 

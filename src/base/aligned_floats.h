@@ -18,8 +18,8 @@ class AlignedFloats {
   float* reserve(std::size_t size) {
     if (size > size_) {
       values_.reset();
-      values_.reset(static_cast<float*>(
-          ::operator new(size * sizeof(float), std::align_val_t{kAlignment})));
+      values_.reset(
+          static_cast<float*>(::operator new (size * sizeof(float), std::align_val_t{kAlignment})));
       size_ = size;
     }
     return values_.get();
@@ -27,7 +27,7 @@ class AlignedFloats {
 
  private:
   struct Delete {
-    void operator()(float* p) const { ::operator delete(p, std::align_val_t{kAlignment}); }
+    void operator()(float* p) const { ::operator delete (p, std::align_val_t{kAlignment}); }
   };
   std::unique_ptr<float, Delete> values_;
   std::size_t size_ = 0;

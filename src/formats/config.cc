@@ -13,8 +13,8 @@
 
 #include "formats/gguf_model.h"
 #include "formats/json_value.h"
-#include "kvarto/catalogue.h"
 #include "formats/safetensors_model.h"
+#include "kvarto/catalogue.h"
 #include "kvarto/model_file.h"
 #include "spec/families.h"
 

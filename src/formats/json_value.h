@@ -18,9 +18,10 @@ inline constexpr std::size_t kMaxJsonDepth = 128;
 // over capacity while its vector grows.
 inline constexpr std::size_t kMaxJsonExpansion = 64;
 
-// Parses one JSON document (RFC 8259). Parsed by nlohmann-json; beyond the standard, the literals Infinity, -Infinity and
-// NaN, which Python writes, are reals. Integers beyond int64 are reals; repeated keys of one map,
-// invalid UTF-8, numbers beyond a double and anything after the document are errors.
+// Parses one JSON document (RFC 8259). Parsed by nlohmann-json; beyond the standard, the literals
+// Infinity, -Infinity and NaN, which Python writes, are reals. Integers beyond int64 are reals;
+// repeated keys of one map, invalid UTF-8, numbers beyond a double and anything after the document
+// are errors.
 //   where  name of the text in messages
 // Errors: kCorruptData, naming byte and line; kOutOfMemory.
 [[nodiscard]] Result<Value> parse_json(std::string_view text, std::string_view where);

@@ -21,8 +21,8 @@ struct DenseShape {
   std::uint32_t kv_heads = 0;
   std::uint32_t qk_dim = 0;
   std::uint32_t v_dim = 0;
-  std::uint64_t window = 0;  // tokens, 0 = none
-  std::uint64_t chunk = 0;   // tokens, 0 = none
+  std::uint64_t window = 0;                  // tokens, 0 = none
+  std::uint64_t chunk = 0;                   // tokens, 0 = none
   std::optional<std::uint32_t> owner_layer;  // the layer whose k and v this one reads
 };
 [[nodiscard]] LayerSpec dense_layer(const DenseShape& shape);
@@ -43,8 +43,8 @@ struct LatentShape {
 struct IndexerShape {
   std::uint32_t heads = 0;
   std::uint32_t dim = 0;
-  std::uint64_t top_k = 0;      // rows of the stream it selects from
-  std::uint64_t pool = 1;       // tokens per index key (GLM-5.3 index_kpool); DSA only
+  std::uint64_t top_k = 0;  // rows of the stream it selects from
+  std::uint64_t pool = 1;   // tokens per index key (GLM-5.3 index_kpool); DSA only
   // Index keys scored at most, in whole blocks chosen by an earlier layer (V4.1); 0 = all.
   std::uint64_t candidate_rows = 0;
   std::optional<std::uint32_t> selection_layer;  // reuse that layer's selection, own no index keys
@@ -71,9 +71,9 @@ struct CompressedShape {
 
 // Two levels: `k`, `v` with an optional window; `k1`, `v1` every `group` tokens.
 struct MultilevelShape {
-  DenseShape dense;            // its window is level 0's, 0 = never dies
+  DenseShape dense;  // its window is level 0's, 0 = never dies
   std::uint64_t group = 16;
-  std::uint64_t ttl = 0;       // tokens, 0 = never
+  std::uint64_t ttl = 0;  // tokens, 0 = never
 };
 [[nodiscard]] LayerSpec multilevel_layer(const MultilevelShape& shape);
 
@@ -89,15 +89,15 @@ struct DynamicShape {
 // K and V every 16 tokens, plus the reads of dense.window), MiniMax-M3 and Qwen3.8 (index keys).
 struct BlockSparseShape {
   enum class Summary : std::uint8_t { kMinMax, kMean, kNsa, kIndexKey };
-  std::string architecture;    // "" = by the summary: quest, moba, nsa, block_sparse
-  DenseShape dense;            // its window is read beside the blocks; nothing dies
+  std::string architecture;  // "" = by the summary: quest, moba, nsa, block_sparse
+  DenseShape dense;          // its window is read beside the blocks; nothing dies
   Summary summary = Summary::kMinMax;
-  std::uint64_t block = 16;    // tokens
-  std::uint64_t budget = 0;    // tokens read at most
+  std::uint64_t block = 16;       // tokens
+  std::uint64_t budget = 0;       // tokens read at most
   std::uint32_t index_heads = 0;  // kIndexKey only
   std::uint32_t index_dim = 0;
-  std::uint64_t index_pool = 1;   // tokens per index key
-  bool has_index_value = false;   // an index value beside each index key
+  std::uint64_t index_pool = 1;                  // tokens per index key
+  bool has_index_value = false;                  // an index value beside each index key
   std::optional<std::uint32_t> selection_layer;  // reuse that layer's selection, own no summaries
 };
 [[nodiscard]] LayerSpec block_sparse_layer(const BlockSparseShape& shape);
@@ -123,14 +123,15 @@ struct StateField {
   std::uint32_t width = 0;
 };
 struct StateShape {
-  std::string architecture;       // "mamba", "mamba2", "gdn", "kda", "lightning", "short_conv"
+  std::string architecture;  // "mamba", "mamba2", "gdn", "kda", "lightning", "short_conv"
   QueryShape query;
   std::vector<StateField> conv;   // empty = no convolution
   std::uint32_t conv_rows = 0;    // rows of it: kernel - 1
   std::vector<StateField> state;  // empty = no recurrence
   Codec conv_codec = Codec::kBF16;
   Codec state_codec = Codec::kF32;
-  // The recurrence in engines that keep it in the model's own 16-bit type unless the file names one.
+  // The recurrence in engines that keep it in the model's own 16-bit type unless the file names
+  // one.
   Codec compact_state_codec = Codec::kF32;
 };
 [[nodiscard]] LayerSpec state_layer(const StateShape& shape);
@@ -140,7 +141,6 @@ struct StateShape {
                                                 std::uint32_t group);
 // YOCO: the lower half keeps windows (shape.window); the upper half reads one global K and V, that
 // of its first layer.
-[[nodiscard]] std::vector<LayerSpec> yoco_layers(const DenseShape& shape,
-                                                 std::uint32_t num_layers);
+[[nodiscard]] std::vector<LayerSpec> yoco_layers(const DenseShape& shape, std::uint32_t num_layers);
 
 }  // namespace kvarto

@@ -1,8 +1,8 @@
 #include "spec/keys.h"
 
-#include <cmath>
-
 #include <fmt/format.h>
+
+#include <cmath>
 
 namespace kvarto {
 namespace {

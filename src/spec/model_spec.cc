@@ -1,8 +1,8 @@
 #include "kvarto/model_spec.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace kvarto {
 namespace {
@@ -94,8 +94,8 @@ Status set_types(Stream& stream, const Request& request) {
   for (Field& field : stream.fields) {
     KVARTO_TRY(const Codec codec, codec_in_force(stream, field, request));
     has_packed_codecs = has_packed_codecs && codec == field.packed;
-    KVARTO_CHECK_OK(set_codec(field, codec, fmt::format("stream {}, field {}", stream.name,
-                                                        field.name)));
+    KVARTO_CHECK_OK(
+        set_codec(field, codec, fmt::format("stream {}, field {}", stream.name, field.name)));
   }
   // `auto` takes the packed form where the release's own format is exactly that form.
   const bool is_native_packed = request.key.is_auto && stream.has_packed_form && has_packed_codecs;
@@ -136,9 +136,9 @@ std::vector<std::string> architecture_names(const ModelSpec& model) {
 }
 
 std::vector<std::string_view> cache_type_names() {
-  return {"auto", "f32",  "f16",    "bf16", "fp8",  "fp8_e4m3", "fp8_e5m2", "q8_0",      "q5_1",
-          "q5_0", "q4_1", "q4_0",   "iq4_nl", "int8", "int4",   "nvfp4",    "mxfp4",
-          "fp8_ds_mla", "q8_KV"};
+  return {"auto", "f32",   "f16",   "bf16",       "fp8",  "fp8_e4m3", "fp8_e5m2",
+          "q8_0", "q5_1",  "q5_0",  "q4_1",       "q4_0", "iq4_nl",   "int8",
+          "int4", "nvfp4", "mxfp4", "fp8_ds_mla", "q8_KV"};
 }
 
 Result<ModelSpec> with_types(ModelSpec model, const CacheTypes& types) {

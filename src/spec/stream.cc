@@ -1,8 +1,8 @@
 #include "kvarto/stream.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "base/checked.h"
 
@@ -66,8 +66,8 @@ std::uint64_t rows_read(const Stream& stream, std::uint64_t tokens) {
     case Access::Kind::kAll: {
       // Rows born but too new to be read; those that have died are no longer resident.
       const std::uint64_t born = born_rows(stream, tokens);
-      const std::uint64_t old = born_rows(stream, tokens - std::min(tokens,
-                                                                    stream.access.skip_tokens));
+      const std::uint64_t old =
+          born_rows(stream, tokens - std::min(tokens, stream.access.skip_tokens));
       const std::uint64_t skipped = born - old;
       return resident - std::min(resident, skipped);
     }
@@ -75,8 +75,8 @@ std::uint64_t rows_read(const Stream& stream, std::uint64_t tokens) {
       const std::uint64_t first = resident - std::min(resident, stream.access.count);
       const std::uint64_t born = born_rows(stream, tokens);
       // Rows are numbered from the sequence's first: resident rows are the last ones born.
-      return std::min(resident, stream.access.count + (born - resident + first) %
-                                                          stream.access.align_rows);
+      return std::min(resident,
+                      stream.access.count + (born - resident + first) % stream.access.align_rows);
     }
     case Access::Kind::kTopK:
     case Access::Kind::kBlocks:
@@ -100,35 +100,52 @@ std::uint64_t rows_read(const Stream& stream, std::uint64_t tokens) {
 
 std::string to_string(const Lifetime& lifetime) {
   switch (lifetime.kind) {
-    case Lifetime::Kind::kNever: return "never";
-    case Lifetime::Kind::kWindow: return fmt::format("window({})", lifetime.tokens);
-    case Lifetime::Kind::kChunk: return fmt::format("chunk({})", lifetime.tokens);
-    case Lifetime::Kind::kTtl: return fmt::format("ttl({})", lifetime.tokens);
-    case Lifetime::Kind::kKept: return fmt::format("kept({})", lifetime.tokens);
-    case Lifetime::Kind::kStep: return "step";
-    case Lifetime::Kind::kConstant: return "constant";
+    case Lifetime::Kind::kNever:
+      return "never";
+    case Lifetime::Kind::kWindow:
+      return fmt::format("window({})", lifetime.tokens);
+    case Lifetime::Kind::kChunk:
+      return fmt::format("chunk({})", lifetime.tokens);
+    case Lifetime::Kind::kTtl:
+      return fmt::format("ttl({})", lifetime.tokens);
+    case Lifetime::Kind::kKept:
+      return fmt::format("kept({})", lifetime.tokens);
+    case Lifetime::Kind::kStep:
+      return "step";
+    case Lifetime::Kind::kConstant:
+      return "constant";
   }
   return "";
 }
 
 std::string to_string(const Access& access) {
   switch (access.kind) {
-    case Access::Kind::kAll: return "all";
-    case Access::Kind::kWindow: return fmt::format("window({})", access.count);
-    case Access::Kind::kTopK: return fmt::format("topk({})", access.count);
-    case Access::Kind::kRatio: return fmt::format("ratio({})", access.ratio);
-    case Access::Kind::kBlocks: return fmt::format("blocks({})", access.count);
-    case Access::Kind::kNone: return "none";
+    case Access::Kind::kAll:
+      return "all";
+    case Access::Kind::kWindow:
+      return fmt::format("window({})", access.count);
+    case Access::Kind::kTopK:
+      return fmt::format("topk({})", access.count);
+    case Access::Kind::kRatio:
+      return fmt::format("ratio({})", access.ratio);
+    case Access::Kind::kBlocks:
+      return fmt::format("blocks({})", access.count);
+    case Access::Kind::kNone:
+      return "none";
   }
   return "";
 }
 
 std::string to_string(const Truncate& truncate) {
   switch (truncate.kind) {
-    case Truncate::Kind::kAny: return "any";
-    case Truncate::Kind::kResident: return "resident";
-    case Truncate::Kind::kBoundary: return fmt::format("boundary({})", truncate.tokens);
-    case Truncate::Kind::kSnapshot: return "snapshot";
+    case Truncate::Kind::kAny:
+      return "any";
+    case Truncate::Kind::kResident:
+      return "resident";
+    case Truncate::Kind::kBoundary:
+      return fmt::format("boundary({})", truncate.tokens);
+    case Truncate::Kind::kSnapshot:
+      return "snapshot";
   }
   return "";
 }

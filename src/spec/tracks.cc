@@ -1,9 +1,9 @@
 #include "kvarto/tracks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
-
-#include <fmt/format.h>
 
 #include "base/checked.h"
 
@@ -42,8 +42,7 @@ std::uint64_t first_block(const Track& track, std::uint64_t first_visible_row) {
 }  // namespace
 
 std::uint32_t heads_on_rank(std::uint32_t heads, std::uint32_t tensor_parallel) {
-  return static_cast<std::uint32_t>(
-      std::max<std::uint64_t>(1, ceil_div(heads, tensor_parallel)));
+  return static_cast<std::uint32_t>(std::max<std::uint64_t>(1, ceil_div(heads, tensor_parallel)));
 }
 
 Result<std::uint64_t> pool_bytes(const Track& track, std::uint64_t num_blocks) {
@@ -81,13 +80,13 @@ Result<std::vector<Track>> make_tracks(const ModelSpec& model, std::uint64_t blo
       const std::uint64_t rows = track.rows_per_block;
       const auto raw = checked_mul(row.total(), rows);
       if (!raw || *raw > (std::uint64_t{1} << 62)) {
-        return fail(ErrorCode::kInvalidArgument,
-                    fmt::format("stream {}: a block of {} rows exceeds 2^62 bytes", stream.name,
-                                rows));
+        return fail(
+            ErrorCode::kInvalidArgument,
+            fmt::format("stream {}: a block of {} rows exceeds 2^62 bytes", stream.name, rows));
       }
       // FlashMLA's blocks of packed rows are multiples of 576 bytes for its GPU kernels
-      // (Stream::block_align_bytes). This cache needs cache lines alone, and small blocks would lose
-      // a fifth to that padding.
+      // (Stream::block_align_bytes). This cache needs cache lines alone, and small blocks would
+      // lose a fifth to that padding.
       const std::uint64_t slice = round_up(*raw, kSliceAlignBytes);
       track.streams.push_back({.group = static_cast<std::uint32_t>(g),
                                .stream = static_cast<std::uint32_t>(s),

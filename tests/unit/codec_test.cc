@@ -37,9 +37,7 @@ TEST(Codec, RoundsAnOddNumberOfNibblesUpToWholeBytes) {
   EXPECT_EQ(codec_bytes(Codec::kInt4, 5).payload, 3u);
 }
 
-TEST(Codec, NeedsNoBytesForNoElements) {
-  EXPECT_EQ(codec_bytes(Codec::kInt8, 0).total(), 0u);
-}
+TEST(Codec, NeedsNoBytesForNoElements) { EXPECT_EQ(codec_bytes(Codec::kInt8, 0).total(), 0u); }
 
 }  // namespace
 }  // namespace kvarto
