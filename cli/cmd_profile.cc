@@ -170,7 +170,7 @@ Status write_trace(const std::string& path, const ProfileReport& report) {
 
 Result<ExitCode> run(const Asked& asked, Output& out) {
   ProfileReport report;
-  KVARTO_TRY(const ModelSpec model, open_asked(asked.model));
+  KVARTO_TRY(const ModelSpec model, open_asked(asked.model, asked.what_if));
   KVARTO_TRY(ProfileRequest request, request_of(asked, model));
   report.model = model.name;
   report.model_layers = model.num_layers;
