@@ -28,6 +28,7 @@ struct Asked {
   std::vector<std::string> what_if;
   bool shows_planned = false;
   std::string trace;
+  bool is_brief = false;
   bool is_json = false;
 };
 
@@ -169,7 +170,7 @@ Status write_trace(const std::string& path, const ProfileReport& report) {
 
 Result<ExitCode> run(const Asked& asked, Output& out) {
   ProfileReport report;
-  KVARTO_TRY(const ModelSpec model, open_asked(asked.model));
+  KVARTO_TRY(const ModelSpec model, open_asked(asked.model, asked.what_if));
   KVARTO_TRY(ProfileRequest request, request_of(asked, model));
   report.model = model.name;
   report.model_layers = model.num_layers;
@@ -177,6 +178,7 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
   report.is_default_context = !asked.context.has_value();
   report.num_sequences = request.num_sequences;
   report.num_steps = request.num_steps;
+  report.is_brief = asked.is_brief;
   report.notes = model.notes;
   if (model.max_context != 0 && request.context > model.max_context) {
     report.notes.push_back(fmt::format("{} tokens are above the model's maximum of {}",
@@ -225,6 +227,7 @@ Runner declare(OptionSet& options) {
                "the same model under other architectures (words of --arch), instead of its own");
   options.flag("--planned", &asked->shows_planned,
                "show architectures that cannot run yet as planned");
+  options.flag("--brief", &asked->is_brief, "the comparison and what was verified alone");
   options.text("--trace", "FILE", &asked->trace, "write a trace for chrome://tracing or Perfetto");
   options.flag("--json", &asked->is_json, "one JSON document on standard output");
   return [asked](Output& out) { return run(*asked, out); };

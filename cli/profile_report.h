@@ -28,6 +28,7 @@ struct ProfileReport {
   std::uint64_t num_steps = 0;
   bool is_default_context = false;
   bool is_partial = false;
+  bool is_brief = false;  // text: the comparison and what was verified alone
   std::vector<ProfileRun> runs;
   std::vector<PlannedRow> planned;
   std::vector<std::string> notes;

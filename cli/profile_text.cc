@@ -205,9 +205,35 @@ void print_run(const ProfileRun& run, Output& out) {
   print_latency(run, out);
 }
 
+// Every statement once, with the runs in which it is met; those that fail in full.
+void print_brief_verified(const ProfileReport& report, Output& out) {
+  if (report.runs.empty()) return;
+  for (const Verified& statement : report.runs.front().verified) {
+    std::size_t num_met = 0;
+    std::vector<std::string> failures;
+    for (const ProfileRun& run : report.runs) {
+      for (const Verified& each : run.verified) {
+        if (each.statement != statement.statement) continue;
+        if (each.is_met) {
+          ++num_met;
+        } else {
+          failures.push_back(fmt::format("  NO    {} {}: {} ({})", run.architecture, run.type,
+                                         each.statement, each.detail));
+        }
+      }
+    }
+    if (num_met > 0) {
+      out.line(fmt::format("  yes   {} ({} of {} runs)", statement.statement, num_met,
+                           report.runs.size()));
+    }
+    for (const std::string& failure : failures) out.line(failure);
+  }
+}
+
 void print_verified(const ProfileReport& report, Output& out) {
   out.line();
   out.heading("verified");
+  if (report.is_brief) return print_brief_verified(report, out);
   for (const ProfileRun& run : report.runs) {
     for (const Verified& statement : run.verified) {
       out.line(fmt::format("  {:<4}  {} {}: {} ({})", statement.is_met ? "yes" : "NO",
@@ -227,12 +253,14 @@ void print_profile_text(const ProfileReport& report, Output& out) {
       grouped(report.num_steps), report.num_steps == 1 ? "" : "s",
       report.is_partial ? " - PARTIAL, stopped early" : ""));
   print_comparison(report, out);
-  for (const ProfileRun& run : report.runs) print_run(run, out);
+  if (!report.is_brief) {
+    for (const ProfileRun& run : report.runs) print_run(run, out);
+  }
   print_verified(report, out);
   std::string said;
   for (const PlannedRow& row : report.planned) {
     // Once for all types.
-    if (row.architecture == said) continue;
+    if (report.is_brief || row.architecture == said) continue;
     said = row.architecture;
     out.note(fmt::format("{} is planned, not run: {}", row.architecture, row.reason));
   }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # usage: demo.sh TOOL
-# Real plans of three models, each made by the command above it.
+# A real run of Llama-3.1-8B's geometry and real plans of three models, each made by the command
+# above it.
 set -euo pipefail
 tool="$1"
 
@@ -10,6 +11,8 @@ show() {
   "$tool" "${@:2}"
 }
 
+show "Llama-3.1-8B's attention, run on this machine beside its alternatives: is the promise true?" \
+  profile llama-3.1-8b -c 4096 --what-if mha,gqa:8,mqa,mla:512+64,dsa --planned --brief
 show "What does the cache of Llama-3.1-8B consist of?" \
   inspect llama-3.1-8b
 show "What does it cost at its full context, and what fits on a 24 GiB card beside the weights?" \

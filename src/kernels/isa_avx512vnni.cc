@@ -9,6 +9,9 @@
 
 namespace kvarto::avx512vnni {
 
+// Sums of equal products could be multiplied out; they must be added one by one.
+KVARTO_INLINE void keep(__m512i& x) { asm volatile("" : "+v"(x)); }
+
 static float dot_loop(std::size_t rounds) {
   constexpr int kChains = 24;
   __m512i acc[kChains];
@@ -17,8 +20,7 @@ static float dot_loop(std::size_t rounds) {
   const __m512i b = _mm512_set1_epi8(-1);
   for (std::size_t round = 0; round < rounds; ++round) {
     KVARTO_UNROLL(kChains, i) { acc[i] = _mm512_dpbusd_epi32(acc[i], a, b); };
-    // Sums of equal products could be multiplied out; they must be added one by one.
-    KVARTO_UNROLL(kChains, i) { asm volatile("" : "+v"(acc[i])); };
+    KVARTO_UNROLL(kChains, i) { keep(acc[i]); };
   }
   KVARTO_UNROLL(kChains - 1, i) { acc[0] = _mm512_max_epi32(acc[0], acc[i + 1]); };
   return static_cast<float>(_mm512_reduce_max_epi32(acc[0]));
