@@ -3,7 +3,7 @@
 #   make test     installs what it needs, builds, runs every test
 # Everything else is CMake; see CMakePresets.json.
 
-.PHONY: build demo test bench fuzz lint install clean
+.PHONY: build demo test sanitize bench fuzz lint install clean
 
 build:
 	@tools/install_packages.sh build

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Builds and runs every test: the release build with warnings as errors, then what reads outside data
-# and what manages memory again under the address and undefined-behaviour sanitizers, then what uses
-# several threads under the thread sanitizer.
+# Builds and runs every test: the release build with warnings as errors, and the format check. What
+# runs again under sanitizers is tools/run_sanitizers.sh (make sanitize).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,16 +15,6 @@ cmake --build build/test
 
 step "all tests"
 ctest --test-dir build/test --output-on-failure -j "$(nproc)"
-
-step "tests under the address and undefined-behaviour sanitizers"
-configure asan
-cmake --build build/asan --target sanitized_tests
-ctest --test-dir build/asan --output-on-failure -j "$(nproc)" -L 'unit|property|fuzz'
-
-step "tests of several threads under the thread sanitizer"
-configure tsan
-cmake --build build/tsan --target attention_tests shared_cache_tests
-ctest --test-dir build/tsan --output-on-failure -R 'attention_tests|shared_cache_tests'
 
 if command -v clang-format-14 >/dev/null && git rev-parse --git-dir >/dev/null 2>&1; then
   step "format"
