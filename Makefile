@@ -17,6 +17,10 @@ test:
 	@tools/install_packages.sh build test
 	@tools/run_tests.sh
 
+sanitize:
+	@tools/install_packages.sh build test
+	@tools/run_sanitizers.sh
+
 bench:
 	@tools/install_packages.sh build test bench
 	@test -f build/bench/build.ninja || cmake --preset bench
