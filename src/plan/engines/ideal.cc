@@ -43,7 +43,6 @@ Result<EnginePlan> plan_ideal(const EngineCase& engine_case) {
   EnginePlan plan;
   KVARTO_CHECK_OK(std::move(ledger).finish(plan));
   set_concurrency(plan, engine_case.request);
-  plan.notes = foreign_option_notes(engine_case.request, "ideal");
   return plan;
 }
 

@@ -172,7 +172,6 @@ Result<EnginePlan> plan_kvarto(const EngineCase& engine_case) {
     plan.blocks =
         fitting < kMaxBlocks ? std::optional(static_cast<std::uint64_t>(fitting)) : std::nullopt;
   }
-  plan.notes = foreign_option_notes(request, "kvarto");
   return plan;
 }
 

@@ -123,10 +123,7 @@ void add_unified_tables(Ledger& ledger, const VllmPool& pool, const PlanRequest&
     if (g.num_groups == 0) continue;
     std::uint64_t used = 0;
     for (const VllmGroup& other : pool.groups) {
-      const bool is_same =
-          other.layers.kind == g.layers.kind && other.block_tokens == g.block_tokens &&
-          (g.layers.kind == PageKind::kFull || other.layers.window == g.layers.window);
-      if (is_same) used += other.page_bytes * other.layers.num_layers;
+      if (is_one_table(g, other)) used += other.page_bytes * other.layers.num_layers;
     }
     const std::uint64_t blocks = g.blocks_per_sequence * request.num_sequences;
     add_flat(ledger, g.layers, blocks * (g.num_groups * pool.block_bytes - used),
@@ -152,10 +149,7 @@ void print_groups(EnginePlan& plan, const VllmPool& pool) {
     std::uint64_t bytes = 0;
     std::uint64_t layers = 0;
     for (const VllmGroup& other : pool.groups) {
-      const bool is_same =
-          other.layers.kind == g.layers.kind && other.block_tokens == g.block_tokens &&
-          (g.layers.kind == PageKind::kFull || other.layers.window == g.layers.window);
-      if (!is_same) continue;
+      if (!is_one_table(g, other)) continue;
       bytes += other.page_bytes * other.layers.num_layers;
       layers += other.layers.num_layers;
     }

@@ -60,12 +60,12 @@ VllmGroup page_of(PagedLayers layers) {
   return group;
 }
 
+}  // namespace
+
 bool is_one_table(const VllmGroup& a, const VllmGroup& b) {
   return a.layers.kind == b.layers.kind && a.block_tokens == b.block_tokens &&
          (a.layers.kind == PageKind::kFull || a.layers.window == b.layers.window);
 }
-
-}  // namespace
 
 Result<VllmPool> vllm_compressed_pool(const EngineCase& engine_case,
                                       std::vector<PagedLayers> layers, const VllmRules& rules) {

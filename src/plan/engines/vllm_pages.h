@@ -52,6 +52,9 @@ struct VllmPool {
 [[nodiscard]] Result<VllmPool> vllm_pool(const EngineCase& engine_case,
                                          std::vector<PagedLayers> layers, const VllmRules& rules);
 
+// Whether the layers of two groups with compressed rows are dealt into the same block tables.
+[[nodiscard]] bool is_one_table(const VllmGroup& a, const VllmGroup& b);
+
 // The DeepSeek-V4 groups (vllm/models/deepseek_v4): pages of 256 tokens for compressed rows, of 64
 // for windows, of 4 and 8 for compressor states, each layer's part a multiple of 576 bytes.
 [[nodiscard]] Result<VllmPool> vllm_compressed_pool(const EngineCase& engine_case,
