@@ -158,6 +158,15 @@ Result<ProfileRequest> request_of(const Asked& asked, const ModelSpec& model) {
               fmt::format("--layout: found {}, expected generic or hardware", asked.layout));
 }
 
+// Asked before the run, whose result would be lost otherwise. An existing file keeps its bytes.
+Status check_trace(const std::string& path) {
+  if (path.empty()) return {};
+  if (!std::ofstream(path, std::ios::binary | std::ios::app)) {
+    return fail(ErrorCode::kIo, fmt::format("--trace: {}: the file cannot be written", path));
+  }
+  return {};
+}
+
 Status write_trace(const std::string& path, const ProfileReport& report) {
   std::ofstream file(path, std::ios::binary);
   file << chrome_trace(report);
@@ -186,6 +195,7 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
   }
   KVARTO_TRY(const std::vector<Candidate> candidates,
              candidates_of(asked, model, request, &report));
+  KVARTO_CHECK_OK(check_trace(asked.trace));
   std::signal(SIGINT, stop);
   for (const Candidate& candidate : candidates) {
     for (const CacheTypes& types : types_of(asked.model)) {

@@ -97,14 +97,16 @@ struct EngineRefusal {
 };
 
 // Cost of one sequence on the ideal engine, one rank: fixed + slope x tokens. The affine form is
-// exact where all windows are full and the context is a multiple of every tokens_per_row; `bytes`
-// is exact at every context.
+// exact where all windows and chunks are full and the context is a multiple of every tokens_per_row;
+// `bytes` is exact at every context.
 struct SequenceCost {
   // Windows at saturation, states; less what streams whose rows are born late do not yet hold.
   std::uint64_t fixed_bytes = 0;
   double slope_bytes_per_token = 0;  // streams that never die, and masks of one step
   std::uint64_t context = 0;         // tokens
-  std::uint64_t bytes = 0;           // at `context`, windows not yet full counted as they are
+  // The most that a sequence holds while it grows to `context`: windows not yet full are counted
+  // as they are, a chunk whole once one is over.
+  std::uint64_t bytes = 0;
 };
 
 // Work of attention, all layers, one rank: scores, accumulation, indexers and block summaries. A

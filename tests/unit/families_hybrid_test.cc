@@ -89,6 +89,17 @@ TEST(DeltaNetFamily, RefusesListsThatDoNotFit) {
               HasSubstr("num_key_value_heads: found 3"));
 }
 
+// The same numbers as the text models of rows 37 and 38, in the config of the model with vision.
+TEST(DeltaNetFamily, TakesTheTextModelOfAModelWithVision) {
+  const auto nested = [](const std::string& type, const std::string& text) {
+    return "{\"model_type\":\"" + type + "\",\"text_config\":" + text + "}";
+  };
+  expect_cost(read(nested("qwen3_5", gdn_keys({"qwen3_5_text", 64, 24, 4, 48}))), 65'536,
+              153'944'064);
+  expect_cost(read(nested("qwen3_5_moe", gdn_keys({"qwen3_5_moe_text", 40, 16, 2, 32}))), 20'480,
+              64'389'120);
+}
+
 // Row 110: 24,576 of K and V and 768 of bf16 index keys, one for 4 tokens.
 TEST(DeltaNetFamily, HasThePublishedBytesOfQwen38FlashNext) {
   const ModelSpec model =
@@ -180,18 +191,22 @@ TEST(LightningFamily, HasThePublishedBytesOfMiniMaxText01) {
 TEST(BlockSparseFamily, HasThePublishedBytesOfMiniMaxM3) {
   std::string flags = "0,0,0";
   for (int i = 3; i < 60; ++i) flags += ",1";
-  const std::string text =
-      "{\"model_type\":\"minimax_m3\",\"num_hidden_layers\":60,\"hidden_size\":6144,"
+  const std::string keys =
+      "\"num_hidden_layers\":60,\"hidden_size\":6144,"
       "\"max_position_embeddings\":1048576,\"num_attention_heads\":64,\"num_key_value_heads\":4,"
       "\"head_dim\":128,\"sparse_attention_config\":{\"use_sparse_attention\":true,"
       "\"sparse_index_dim\":128,\"sparse_num_index_heads\":4,\"sparse_topk_blocks\":16,"
       "\"sparse_block_size\":128,\"sparse_attention_freq\":[" +
       flags + "],\"sparse_disable_index_value\":[" + flags + "]}}";
-  const ModelSpec model = read("{\"model_type\":\"minimax_m3_vl\",\"text_config\":" + text + "}");
-  expect_cost(model, 122'880 + 14'592, 0);
-  EXPECT_EQ(words(stream_named(model, "index_key")), "never all any replicate");
-  EXPECT_EQ(model.groups.at(1).architecture, "block_sparse");
-  EXPECT_EQ(to_string(model.groups.at(1).streams.at(0).access), "blocks(2048)");
+  for (const std::string type : {"minimax_m3", "minimax_m3_text", "minimax_m3_vl_text"}) {
+    const std::string text = "{\"model_type\":\"" + type + "\"," + keys;
+    const ModelSpec model = read("{\"model_type\":\"minimax_m3_vl\",\"text_config\":" + text + "}");
+    expect_cost(model, 122'880 + 14'592, 0);
+    expect_cost(read(text), 122'880 + 14'592, 0);
+    EXPECT_EQ(words(stream_named(model, "index_key")), "never all any replicate");
+    EXPECT_EQ(model.groups.at(1).architecture, "block_sparse");
+    EXPECT_EQ(to_string(model.groups.at(1).streams.at(0).access), "blocks(2048)");
+  }
 }
 
 std::string nemotron_keys(int heads, int kv_heads, int mamba_heads, int state) {
@@ -260,6 +275,13 @@ TEST(MambaFamily, HasTheStatesOfMamba) {
   expect_cost(read("{\"model_type\":\"mamba\",\"num_hidden_layers\":64,\"hidden_size\":2560,"
                    "\"state_size\":16,\"conv_kernel\":4,\"expand\":2}"),
               0, 64u * (3 * 5120 * 2 + 16 * 5120 * 4));
+}
+
+// Falcon-Mamba-7B: 3 x 8,192 and 16 x 8,192 elements in 64 layers.
+TEST(MambaFamily, HasTheStatesOfFalconMamba) {
+  expect_cost(read("{\"model_type\":\"falcon_mamba\",\"num_hidden_layers\":64,\"hidden_size\":4096,"
+                   "\"state_size\":16,\"conv_kernel\":4,\"expand\":2}"),
+              0, 64u * (3 * 8192 * 2 + 16 * 8192 * 4));
 }
 
 TEST(MambaFamily, RefusesHeadsThatDoNotFillTheInnerSize) {
@@ -332,6 +354,15 @@ TEST(ShortConvFamily, HasThePublishedBytesOfLfm2) {
                    "\"conv\",\"full_attention\",\"conv\",\"full_attention\",\"conv\","
                    "\"full_attention\",\"conv\"]}"),
               6 * 2048, 10u * 2048 * 2 * 2);
+}
+
+// LFM2-8B-A1B: 6 attention layers of 8 x 64; 18 convolutions of 2,048 channels over 3 tokens.
+TEST(ShortConvFamily, HasTheBytesOfLfm2Moe) {
+  expect_cost(read("{\"model_type\":\"lfm2_moe\",\"num_hidden_layers\":24,\"hidden_size\":2048,"
+                   "\"max_position_embeddings\":128000,\"num_attention_heads\":32,"
+                   "\"num_key_value_heads\":8,\"conv_L_cache\":3,"
+                   "\"full_attn_idxs\":[2,6,10,14,18,21]}"),
+              6 * 2 * 8 * 64 * 2, 18u * 2 * 2048 * 2);
 }
 
 TEST(RwkvFamily, HasFiveVectorsALayer) {

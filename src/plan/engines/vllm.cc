@@ -58,11 +58,9 @@ Rows rows_of(const VllmGroup& group, const PlanRequest& request, const VllmRules
   const bool is_windowed = stream.lifetime.kind == Lifetime::Kind::kWindow ||
                            stream.lifetime.kind == Lifetime::Kind::kChunk;
   if (is_windowed) {
-    const std::uint64_t batched =
-        request.micro_batch == 0 ? rules.default_batched_tokens : request.micro_batch;
-    const std::uint64_t wanted = group.layers.kind == PageKind::kFull
-                                     ? context
-                                     : std::min(context, stream.lifetime.tokens - 1 + batched);
+    const std::uint64_t in_window = stream.lifetime.tokens - 1 + batched_tokens(request, rules);
+    const std::uint64_t wanted =
+        group.layers.kind == PageKind::kFull ? context : std::min(context, in_window);
     rows.slack = std::min(held, std::max(wanted, rows.live)) - rows.live;
   }
   rows.rounding = held - rows.live - rows.slack;
@@ -253,6 +251,12 @@ bool has_compact_states(const ModelSpec& model) {
   return false;
 }
 
+bool has_window(const VllmPool& pool) {
+  return std::any_of(pool.groups.begin(), pool.groups.end(), [](const VllmGroup& group) {
+    return group.layers.kind == PageKind::kWindow || group.layers.kind == PageKind::kChunk;
+  });
+}
+
 Result<EnginePlan> plan_vllm_typed(const EngineCase& engine_case) {
   const PlanRequest& request = engine_case.request;
   const VllmRules rules = rules_of(engine_case.profile);
@@ -294,6 +298,12 @@ Result<EnginePlan> plan_vllm_typed(const EngineCase& engine_case) {
   }
   if (rules.is_v0 && pool.block_bytes != 0) {
     plan.printed["cpu_blocks"] = fmt::format("{}", kV0SwapBytes / pool.block_bytes);
+  }
+  if (request.micro_batch == 0 && has_window(pool)) {
+    plan.notes.push_back(fmt::format(
+        "windows hold {} tokens more, those of one batch (max_num_batched_tokens, the engine's "
+        "default here)",
+        rules.default_batched_tokens));
   }
   if (pool.num_groups > 1 && !rules.are_tokens_per_request) {
     plan.notes.push_back(fmt::format(

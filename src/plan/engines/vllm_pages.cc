@@ -19,10 +19,6 @@ std::uint64_t context_of_rank(const PlanRequest& request) {
   return ceil_div(request.context, request.context_parallel);
 }
 
-std::uint64_t batched_tokens(const PlanRequest& request, const VllmRules& rules) {
-  return request.micro_batch == 0 ? rules.default_batched_tokens : request.micro_batch;
-}
-
 bool is_like(const PagedLayers& a, const PagedLayers& b) {
   return a.kind == b.kind && (a.kind == PageKind::kState || a.window == b.window) &&
          a.row_bytes == b.row_bytes;
@@ -226,6 +222,10 @@ Result<VllmPool> vllm_pool(const EngineCase& engine_case, std::vector<PagedLayer
   }
   if (rules.is_v0) pad_latent_rows(pool);
   return pool;
+}
+
+std::uint64_t batched_tokens(const PlanRequest& request, const VllmRules& rules) {
+  return request.micro_batch == 0 ? rules.default_batched_tokens : request.micro_batch;
 }
 
 }  // namespace kvarto

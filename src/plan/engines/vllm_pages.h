@@ -21,6 +21,9 @@ struct VllmRules {
   bool is_v0 = false;                           // no hybrids, latent rows padded to 640 elements
 };
 
+// Tokens that the engine may have in flight beside a window: max_num_batched_tokens.
+[[nodiscard]] std::uint64_t batched_tokens(const PlanRequest& request, const VllmRules& rules);
+
 // One kind of layers and its pages. Blocks and rows are those of one sequence.
 struct VllmGroup {
   PagedLayers layers;
