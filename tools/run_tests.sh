@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds and runs every test: the release build with warnings as errors, and the format check. What
-# runs again under sanitizers is tools/run_sanitizers.sh (make sanitize).
+# Builds and runs every test: the release build with warnings as errors, in it the replay of the
+# fuzzers' seeds against readers built with the address and undefined-behaviour sanitizers, and the
+# format check. More under sanitizers, threads included, is tools/run_sanitizers.sh (make sanitize).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
