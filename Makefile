@@ -30,7 +30,7 @@ bench:
 fuzz:
 	@tools/install_packages.sh build fuzz
 	@test -f build/fuzz/build.ninja || cmake --preset fuzz
-	@cmake --build build/fuzz
+	@cmake --build build/fuzz --target fuzzers
 	@tools/run_fuzzers.sh build/fuzz $(FUZZ_SECONDS)
 
 lint:

@@ -16,9 +16,6 @@ namespace {
 // is compared, evenly spread.
 constexpr double kReferenceBudget = 5e8;
 
-// A sink that the optimiser must fill.
-volatile float g_sink;
-
 std::uint64_t visible(const AttentionBench& bench, std::uint64_t position) {
   const std::uint64_t rows = position + 1;
   return bench.window != 0 ? std::min(rows, bench.window) : rows;
@@ -128,16 +125,16 @@ class AttentionMeasurement {
     const std::uint64_t share = stream_bytes / bench_.num_threads / 4096 * 4096;
     TimedWork attention{.run = [&] { static_cast<void>(attend()); },
                         .num_threads = bench_.num_threads};
-    TimedWork stream{.run =
-                         [&] {
-                           pool_.run([&](std::size_t thread) {
-                             g_sink = kernels_.read_stream(
-                                 cache_.storage().begin() + share * thread, share);
-                           });
-                         },
-                     .num_threads = bench_.num_threads};
+    TimedWork stream{
+        .run =
+            [&] {
+              pool_.run([&](std::size_t thread) {
+                keep_result(kernels_.read_stream(cache_.storage().begin() + share * thread, share));
+              });
+            },
+        .num_threads = bench_.num_threads};
     TimedWork fma{
-        .run = [&] { pool_.run([&](std::size_t) { g_sink = kernels_.fma_loop(kFmaRounds); }); },
+        .run = [&] { pool_.run([&](std::size_t) { keep_result(kernels_.fma_loop(kFmaRounds)); }); },
         .num_threads = bench_.num_threads};
     time_in_turn({&stream, &attention, &fma}, bench_.seconds);
     report.time = attention.timing();

@@ -17,20 +17,19 @@ constexpr std::uint64_t kWorkingSets[] = {32 * kKiB,  256 * kKiB, 1 * kMiB,   2 
 constexpr std::uint64_t kStreamStep = 4096;
 constexpr std::uint32_t kMaxThreads = 1024;
 
-volatile float g_sink;
-
 Result<BandwidthPoint> measure_point(std::uint64_t bytes, ThreadPool& pool, bool wants_huge_pages,
                                      const KernelTable& kernels, double seconds) {
   KVARTO_TRY(Storage storage, Storage::map(bytes, wants_huge_pages));
   KVARTO_CHECK_OK(storage.populate());
   const std::uint64_t share = bytes / pool.num_threads() / kStreamStep * kStreamStep;
-  TimedWork stream{.run =
-                       [&] {
-                         pool.run([&](std::size_t thread) {
-                           g_sink = kernels.read_stream(storage.begin() + share * thread, share);
-                         });
-                       },
-                   .num_threads = pool.num_threads()};
+  TimedWork stream{
+      .run =
+          [&] {
+            pool.run([&](std::size_t thread) {
+              keep_result(kernels.read_stream(storage.begin() + share * thread, share));
+            });
+          },
+      .num_threads = pool.num_threads()};
   time_in_turn({&stream}, seconds);
   BandwidthPoint point;
   point.working_set_bytes = bytes;
@@ -43,7 +42,7 @@ Result<BandwidthPoint> measure_point(std::uint64_t bytes, ThreadPool& pool, bool
 
 PeakPoint measure_peak(const PeakLoop& loop, double seconds) {
   constexpr std::size_t kRounds = 20000;
-  TimedWork work{.run = [&] { g_sink = loop.run(kRounds); }};
+  TimedWork work{.run = [&] { keep_result(loop.run(kRounds)); }};
   time_in_turn({&work}, seconds);
   return {loop.name, loop.isa,
           static_cast<double>(loop.operations) * kRounds / work.median_s() / 1e9};

@@ -1,6 +1,7 @@
 #include "profile/repetition.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -15,6 +16,8 @@ constexpr std::size_t kMinRuns = 5;
 constexpr std::size_t kMaxRuns = 2000;
 // How much longer than asked a measurement may last to get kMinRuns quiet runs.
 constexpr double kPatience = 3;
+
+std::atomic<float> g_result;  // of loops on several threads
 
 double wall_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -101,5 +104,7 @@ void time_in_turn(std::vector<TimedWork*> works, double seconds) {
     if (elapsed >= seconds && (is_quiet || elapsed >= kPatience * seconds)) return;
   }
 }
+
+void keep_result(float result) { g_result.store(result, std::memory_order_relaxed); }
 
 }  // namespace kvarto

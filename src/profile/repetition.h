@@ -26,4 +26,7 @@ struct TimedWork {
 // them alike. Each run of a work that takes less than kMinRunSeconds is repeated inside one timing.
 void time_in_turn(std::vector<TimedWork*> works, double seconds);
 
+// Uses the result of a loop that runs for its time alone, so that no compiler leaves the loop out.
+void keep_result(float result);
+
 }  // namespace kvarto
