@@ -75,10 +75,7 @@ Status set_architecture(const Asked& asked, AttentionBench* bench) {
 }
 
 Status set_words(const Asked& asked, AttentionBench* bench) {
-  if (asked.arithmetic != "auto" && asked.arithmetic != "f32") {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--arith: found {}, expected auto or f32", asked.arithmetic));
-  }
+  KVARTO_TRY(bench->arith, parse_arith(asked.arithmetic));
   if (asked.content == "outlier") {
     bench->content = BenchContent::kOutlier;
   } else if (asked.content != "normal") {
@@ -250,18 +247,33 @@ void add_row(const AttentionBench& bench, const BenchReport& report, Table& tabl
        fmt::format("{:.1e}", report.max_rel_error)});
 }
 
+Result<BenchReport> measure(const Asked& asked, const AttentionBench& bench) {
+  Result<BenchReport> report = asked.what == "decode"   ? measure_decode(bench)
+                               : asked.what == "append" ? measure_append(bench)
+                                                        : measure_prefill(bench);
+  // An arithmetic that cannot run is the user's wish, not a broken file.
+  const bool is_chosen = bench.arith == Arith::kF16 || bench.arith == Arith::kInt8;
+  if (!report.has_value() && is_chosen && report.error().code == ErrorCode::kUnsupported) {
+    return fail(ErrorCode::kInvalidArgument, report.error().message);
+  }
+  return report;
+}
+
 Result<ExitCode> run_attention(const Asked& asked, Output& out) {
   KVARTO_TRY(const std::vector<AttentionBench> benches, benches_of(asked));
   const bool is_decode = asked.what == "decode";
   const bool is_append = asked.what == "append";
+  if (is_append && asked.arithmetic != "auto") {
+    return fail(ErrorCode::kInvalidArgument, "--arith: append computes nothing, expected no value");
+  }
   Json list = Json::array();
   Table table = attention_table();
+  std::string ran_arith;
   for (AttentionBench bench : benches) {
     if (is_decode) bench.q_len = 1;
     if (is_append) bench.q_len = asked.q_len.value_or(1);
-    KVARTO_TRY(const BenchReport report, is_decode   ? measure_decode(bench)
-                                         : is_append ? measure_append(bench)
-                                                     : measure_prefill(bench));
+    KVARTO_TRY(const BenchReport report, measure(asked, bench));
+    ran_arith = report.arith;
     list.push_back(report_json(bench, report));
     add_row(bench, report, table);
   }
@@ -269,11 +281,13 @@ Result<ExitCode> run_attention(const Asked& asked, Output& out) {
     out.verbatim((list.size() == 1 ? list.front() : list).dump(2) + "\n");
     return ExitCode::kDone;
   }
-  out.heading(is_append ? "append, rows handed in as f32" : asked.what + ", arithmetic f32");
+  out.heading(is_append ? "append, rows handed in as f32"
+                        : fmt::format("{}, arithmetic {}", asked.what, ran_arith));
   table.print(out);
   out.note(
-      "\"of stream\" and \"of peak\": against the read stream over as many bytes and the f32 "
-      "multiply-add loop, timed in turn in this process");
+      fmt::format("\"of stream\" and \"of peak\": against the read stream over as many bytes and the {} "
+                  "multiply-add loop, timed in turn in this process",
+                  is_append ? "f32" : ran_arith));
   return ExitCode::kDone;
 }
 
@@ -359,7 +373,7 @@ Runner declare(OptionSet& options) {
   options.list("--layout", "L", &asked->layouts, "generic, hardware (default hardware)");
   options.list("--block-size,--page-size", "N", &asked->block_sizes,
                "tokens a block, or contiguous (default 16)");
-  options.text("--arith", "A", &asked->arithmetic, "auto or f32");
+  options.text("--arith", "A", &asked->arithmetic, "auto, f32 or f16 (default auto: f32)");
   options.text("--data", "D", &asked->content, "normal or outlier");
   options.text("--baseline", "B", &asked->baseline,
                "repeat: K and V written out for every query head");

@@ -117,6 +117,13 @@ std::string exact_bytes(std::uint64_t bytes) {
   return fmt::format("{} ({} B)", short_bytes(bytes), grouped(bytes));
 }
 
+Result<Arith> parse_arith(std::string_view text) {
+  const std::optional<Arith> arith = arith_from_name(text);
+  if (arith.has_value()) return *arith;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("--arith: found {}, expected auto, f32, f16 or int8", text));
+}
+
 std::string short_real(double number) {
   std::string text = fmt::format("{:.3f}", number);
   text.erase(text.find_last_not_of('0') + 1);

@@ -1,4 +1,4 @@
-// Numbers as users type them and as they read them.
+// Numbers and short words as users type them and as they read them.
 
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "kvarto/attention.h"
 #include "kvarto/result.h"
 
 namespace kvarto::cli {
@@ -16,6 +17,8 @@ namespace kvarto::cli {
 // PiB in any case; a bare K, M, G, T or P is binary, as in the engines' flags.
 [[nodiscard]] Result<std::uint64_t> parse_size(std::string_view text);
 [[nodiscard]] Result<double> parse_real(std::string_view text);
+// What --arith says. Errors: kInvalidArgument.
+[[nodiscard]] Result<Arith> parse_arith(std::string_view text);
 
 [[nodiscard]] std::string grouped(std::uint64_t number);     // "4,294,967,296"
 [[nodiscard]] std::string short_bytes(std::uint64_t bytes);  // "4.00 GiB", "12.50 MiB", "656 B"

@@ -1,4 +1,4 @@
-// Exact softmax attention over a block-paged cache, in f32 arithmetic.
+// Exact softmax attention over a block-paged cache, in f32 arithmetic or, on request, in f16.
 //
 // The queries of a group (the query heads of one KV head) are handled in one pass, so that each
 // cached byte is read once; a prefix that forked sequences share by block ids is read once for all
@@ -18,6 +18,31 @@
 
 namespace kvarto {
 
+// The arithmetic of scores and accumulation. What is asked for runs, or an error says why it cannot.
+enum class Arith : std::uint8_t {
+  kAuto,  // f32
+  kF32,
+  // Products and short sums in 16 bits (AVX512-FP16), for K and V in f16 in the hardware layout.
+  // Rounding moves a score by a random error of standard deviation at most
+  //   e = u / sqrt(3) x sqrt(sum over d of w[d] x (scale x q[d])^2 x P[d]),
+  // u = 2^-11, in natural-log units. P[d] is the peak mean square of key element d (SquaresView),
+  // w[d] <= 24 the number of roundings that its product goes through: chains of 16 products are
+  // added one after the other in 16 bits, 8 chains make a sum that goes to f32, and the query is
+  // rounded once. It supposes that roundings are independent and that the signs of products are
+  // too; a rounding error is at most u of a partial sum, with standard deviation u / sqrt(3).
+  // Before anything is written, a call is refused if the e of any query exceeds kMaxHalfScoreError,
+  // or if a sum of values could leave the range of f16. Accumulation adds at most
+  // u / sqrt(3) x sqrt(12) = 1e-3 of the largest output, whatever the data.
+  kF16,
+  kInt8,  // none yet: it needs a quantised cache
+};
+[[nodiscard]] std::string_view arith_name(Arith arith);
+[[nodiscard]] std::optional<Arith> arith_from_name(std::string_view name);
+
+// Keys and queries of N(0, 1) at scale 1 / sqrt(qk_dim) reach 1.2e-3 to 2e-3 by the formula above
+// and 7e-4 as measured; outputs then differ by about 1e-3 of the largest.
+inline constexpr double kMaxHalfScoreError = 2.5e-3;
+
 // The score of query position i and row j is
 //   s = scale * (q . k[j]);  s = soft_cap * tanh(s / soft_cap) if soft_cap > 0;
 //   s = s + alibi_slopes[head] * (j - i)
@@ -29,6 +54,7 @@ struct AttentionOptions {
   std::uint64_t window = 0;             // tokens, the query's own included; 0: off
   std::uint64_t chunk = 0;              // a query sees its own chunk of so many tokens; 0: off
   std::span<const float> sink_logits;   // [num_q_heads]; empty: off
+  Arith arith = Arith::kAuto;
 };
 
 // One query token per sequence: the last of its num_tokens.
@@ -62,9 +88,9 @@ struct PrefillCall {
 // What really ran.
 struct AttentionReport {
   std::string_view kernel;  // e.g. "dense_tiles", "dense_rows"
-  std::string_view isa;     // "scalar", "avx2", "avx512"
+  std::string_view isa;     // "scalar", "avx2", "avx512", "avx512fp16"
   std::string_view layout;  // "hardware" or "generic"
-  std::string_view arith;   // "f32"
+  std::string_view arith;   // "f32", "f16"
   std::uint64_t num_threads = 0;
   std::uint64_t num_work_items = 0;
   std::uint64_t rows_read = 0;   // rows of K, each with all its heads; the V rows are as many
@@ -90,7 +116,8 @@ class AttentionRunner {
   ~AttentionRunner();
 
   // Errors: kInvalidArgument for shapes, tables or options that do not fit each other; kUnsupported
-  // for codecs and layouts without a kernel. `out` and `lse` are untouched then.
+  // for codecs and layouts without a kernel, and for an arithmetic that cannot run here or is not
+  // exact enough for the data. `out` and `lse` are untouched then.
   // The result is the same, bit for bit, for equal numbers of threads.
   [[nodiscard]] Result<AttentionReport> decode(const DecodeCall& call);
   [[nodiscard]] Result<AttentionReport> prefill(const PrefillCall& call);

@@ -12,6 +12,16 @@
 
 namespace kvarto {
 
+// How large the elements of a stream are, kept while rows are written (CacheOptions::keeps_squares).
+// Arithmetic in 16 bits runs only where it is known and small enough (AttentionOptions::arith).
+struct SquaresView {
+  // [heads][width] of the stream: the largest value that the fading mean square of this element has
+  // had, times `weight`; null: not kept. Other threads may write rows meanwhile.
+  const float* peaks = nullptr;
+  float weight = 0;            // below 1 as long as few rows were written; 0: none yet
+  std::uint32_t max_rows = 0;  // a single element is at most sqrt(max_rows x its peak)
+};
+
 // One stream of one layer.
 //   row r of head h of block b begins at
 //     base + b * block_stride_bytes + offset(h, r)          by `layout`
@@ -22,6 +32,7 @@ struct StreamView {
   Codec codec = Codec::kF16;
   std::uint32_t heads = 0;
   std::uint32_t width = 0;  // elements a head
+  SquaresView squares;
 };
 
 // One sequence's rows. Block `i` of the table holds rows

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kvarto/attention.h"
 #include "kvarto/codec.h"
 #include "kvarto/layout.h"
 #include "kvarto/result.h"
@@ -56,6 +57,7 @@ struct AttentionBench {
   Layout layout = Layout::kHardware;
   std::uint64_t block_size = 16;  // tokens; 0: each sequence in one block
   std::uint64_t window = 0;       // tokens; 0: off
+  Arith arith = Arith::kAuto;
   BenchContent content = BenchContent::kNormal;
   BenchBaseline baseline = BenchBaseline::kNone;
   double seconds = 1;  // about so long is measured
@@ -73,7 +75,7 @@ struct BenchReport {
   double gb_per_s = 0;              // unique_kv_bytes over the median
   double machine_gb_per_s = 0;      // read stream over as many bytes, same threads
   double gflop_per_s = 0;           // 2 x (qk_dim + v_dim) per query head and visible row
-  double machine_gflop_per_s = 0;   // f32 multiply-add loop, same threads
+  double machine_gflop_per_s = 0;   // multiply-add loop of the arithmetic that ran, same threads
   double max_rel_error = 0;         // max |difference| / max |reference|, double precision
   std::uint64_t heads_checked = 0;  // query heads that the reference was computed for
   bool has_huge_pages = false;      // the storage lies in huge pages

@@ -4,6 +4,7 @@
 
 #include <new>
 
+#include "attention/arithmetic.h"
 #include "attention/call_check.h"
 #include "attention/decode.h"
 #include "attention/prefill.h"
@@ -15,15 +16,26 @@ namespace {
 
 constexpr std::uint32_t kMaxThreads = 1024;
 
-AttentionReport start_report(const CacheView& view, const KernelTable& kernels,
+AttentionReport start_report(const CacheView& view, const ChosenArith& chosen,
                              std::size_t num_threads) {
   AttentionReport report;
   report.kernel = view.k.layout.order == RowOrder::kHeadTiles ? "dense_tiles" : "dense_rows";
-  report.isa = kernels.name;
+  report.isa = chosen.kernels->name;
   report.layout = layout_of(view);
-  report.arith = "f32";
+  report.arith = arith_name(chosen.arith);
   report.num_threads = num_threads;
   return report;
+}
+
+// Checks shapes and arithmetic.
+Result<PassShape> check_all(const CallShape& call, const ChosenArith& chosen) {
+  KVARTO_TRY(PassShape shape, check_call(call, *chosen.kernels));
+  KVARTO_CHECK_OK(check_arith(chosen.arith, call, shape));
+  if (chosen.arith == Arith::kF16) {  // half the bytes of f32: twice the part
+    shape.part_tiles *= 2;
+    shape.part_elements *= 2;
+  }
+  return shape;
 }
 
 // No exception leaves the library: scratch memory that cannot be had is an error.
@@ -73,11 +85,13 @@ Result<AttentionReport> decode_with(RunnerState& state, const DecodeCall& call) 
   shape.options = &call.options;
   shape.num_q_heads = call.num_q_heads;
   shape.num_queries = call.view.sequences.size();
+  shape.q = call.q.data();
   shape.q_size = call.q.size();
   shape.out_size = call.out.size();
   shape.lse_size = call.lse.size();
   DecodeWork work;
-  KVARTO_TRY(work.shape, check_call(shape, *state.kernels));
+  KVARTO_TRY(const ChosenArith chosen, choose_arith(call.options, call.view, *state.kernels));
+  KVARTO_TRY(work.shape, check_all(shape, chosen));
   std::vector<RowRange> visible;
   for (std::size_t s = 0; s < call.view.sequences.size(); ++s) {
     const std::uint64_t length = call.view.sequences[s].num_tokens;
@@ -85,12 +99,12 @@ Result<AttentionReport> decode_with(RunnerState& state, const DecodeCall& call) 
     KVARTO_CHECK_OK(check_sequence(call.view, s, visible.back().first));
   }
   work.call = &call;
-  work.kernels = state.kernels;
+  work.kernels = chosen.kernels;
   work.pool = &state.pool;
   work.scratch = state.scratch;
   work.parts = &state.parts;
   work.observer = state.observer;
-  AttentionReport report = start_report(call.view, *state.kernels, state.pool.num_threads());
+  AttentionReport report = start_report(call.view, chosen, state.pool.num_threads());
   run_decode(work, visible, report);
   return report;
 }
@@ -123,11 +137,14 @@ Result<AttentionReport> prefill_with(RunnerState& state, const PrefillCall& call
   shape.options = &call.options;
   shape.num_q_heads = call.num_q_heads;
   shape.num_queries = num_queries.total();
+  shape.q = call.q.data();
   shape.q_size = call.q.size();
   shape.out_size = call.out.size();
   shape.lse_size = call.lse.size();
   PrefillWork work;
-  KVARTO_TRY(work.shape, check_call(shape, *state.kernels));
+  KVARTO_TRY(const ChosenArith chosen, choose_arith(call.options, call.view, *state.kernels));
+  work.is_direct = chosen.arith == Arith::kF16;
+  KVARTO_TRY(work.shape, check_all(shape, chosen));
   for (std::size_t s = 0; s < call.q_lens.size(); ++s) {
     if (call.q_lens[s] == 0) continue;
     const std::uint64_t first = call.view.sequences[s].num_tokens - call.q_lens[s];
@@ -136,7 +153,7 @@ Result<AttentionReport> prefill_with(RunnerState& state, const PrefillCall& call
   work.call = &call;
   work.pool = &state.pool;
   work.scratch = state.scratch;
-  AttentionReport report = start_report(call.view, *state.kernels, state.pool.num_threads());
+  AttentionReport report = start_report(call.view, chosen, state.pool.num_threads());
   run_prefill(work, report);
   return report;
 }

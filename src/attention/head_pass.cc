@@ -28,7 +28,7 @@ std::size_t padded_scalars(std::uint32_t num_padded) {
 }  // namespace
 
 std::size_t head_state_floats(const PassShape& shape, std::uint32_t num_padded) {
-  return std::size_t{num_padded} * (shape.acc_stride + kPadFloats) + 2 * padded_scalars(num_padded);
+  return std::size_t{num_padded} * (shape.acc_stride + kPadFloats) + 3 * padded_scalars(num_padded);
 }
 
 HeadState head_state_at(const PassShape& shape, std::uint32_t num_padded, float* buffer) {
@@ -37,6 +37,7 @@ HeadState head_state_at(const PassShape& shape, std::uint32_t num_padded, float*
   state.sum = state.acc + std::size_t{num_padded} * shape.acc_stride;
   state.maximum = state.sum + std::size_t{num_padded} * kPadFloats;
   state.correction = state.maximum + padded_scalars(num_padded);
+  state.share = state.correction + padded_scalars(num_padded);
   return state;
 }
 
@@ -45,6 +46,7 @@ void clear(const PassShape& shape, std::uint32_t num_padded, const HeadState& st
   std::fill_n(state.sum, std::size_t{num_padded} * kPadFloats, 0.0f);
   std::fill_n(state.maximum, num_padded, -std::numeric_limits<float>::infinity());
   std::fill_n(state.correction, num_padded, 1.0f);
+  std::fill_n(state.share, num_padded, 1.0f);
 }
 
 void pack_queries(const PassShape& shape, std::span<const QueryTile> tiles,
@@ -64,12 +66,6 @@ void pack_queries(const PassShape& shape, std::span<const QueryTile> tiles,
 
 namespace {
 
-// With several query tiles, parts of a chunk are brought to the first-level cache once and used by
-// all tiles: two key tiles or 64 elements of values take 16 KiB in f32, half of what a core that is
-// shared by two threads has.
-constexpr std::uint32_t kPartTiles = 2;
-constexpr std::uint32_t kPartElements = 64;
-
 void score_tiles(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args) {
   const auto element = static_cast<std::size_t>(shape.k_element);
   const auto& kernels =
@@ -77,7 +73,7 @@ void score_tiles(const PassShape& shape, std::span<const QueryTile> tiles, const
   const std::uint32_t rows_per_key = shape.is_tiled ? kKeyTileRows : 1;
   const std::uint32_t num_keys = args.chunk->num_keys;
   const std::uint32_t part =
-      tiles.size() == 1 ? num_keys : kPartTiles * kKeyTileRows / rows_per_key;
+      tiles.size() == 1 ? num_keys : shape.part_tiles * kKeyTileRows / rows_per_key;
   ScoreArgs score;
   score.k = args.k;
   score.dim = shape.qk_dim;
@@ -102,7 +98,7 @@ void accumulate_tiles(const PassShape& shape, std::span<const QueryTile> tiles,
                       const PassArgs& args, const HeadState& state) {
   const auto& kernels = shape.kernels->accumulate[static_cast<std::size_t>(shape.v_element)];
   const std::uint32_t element_bytes = shape.v_element == Element::kF32 ? 4 : 2;
-  const std::uint32_t part = tiles.size() == 1 ? shape.v_dim : kPartElements;
+  const std::uint32_t part = tiles.size() == 1 ? shape.v_dim : shape.part_elements;
   AccumulateArgs accumulate;
   accumulate.offsets = args.chunk->v.data();
   accumulate.first_row = args.chunk->first_row;
@@ -118,6 +114,7 @@ void accumulate_tiles(const PassShape& shape, std::span<const QueryTile> tiles,
     for (const QueryTile& tile : tiles) {
       accumulate.p = args.scores + std::size_t{tile.first} * kChunkRows;
       accumulate.correction = state.correction + tile.first;
+      accumulate.share = state.share + tile.first;
       accumulate.acc = state.acc + std::size_t{tile.first} * shape.acc_stride + d;
       kernels[tile.kernel](accumulate);
       accumulate.next_v = nullptr;
@@ -143,6 +140,7 @@ void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const Pa
   softmax.maximum = state.maximum;
   softmax.correction = state.correction;
   softmax.sum = state.sum;
+  softmax.share = state.share;
   shape.kernels->softmax(softmax);
   accumulate_tiles(shape, tiles, args, state);
 }

@@ -34,6 +34,10 @@ struct PassShape {
   std::uint32_t acc_stride = 0;  // floats of one accumulator
   float query_scale = 1;         // scale x log2(e): scores are in units of log2
   float soft_cap = 0;            // x log2(e)
+  // With several query tiles, parts of a chunk are brought to the first-level cache once and used
+  // by all of them: 16 KiB at dim 128, half of what a core that is shared by two threads has.
+  std::uint32_t part_tiles = 2;
+  std::uint32_t part_elements = 64;
 };
 
 // Running attention state of `num_padded` queries of one KV head.
@@ -42,6 +46,7 @@ struct HeadState {
   float* sum;         // [num_padded][kPadFloats]
   float* maximum;     // [num_padded]
   float* correction;  // [num_padded]
+  float* share;       // [num_padded]
 };
 // Floats of one HeadState, and its place in a buffer of them.
 [[nodiscard]] std::size_t head_state_floats(const PassShape& shape, std::uint32_t num_padded);

@@ -30,10 +30,12 @@ class Prefiller {
         group_size_(work.call->num_q_heads / view_.k.heads),
         item_positions_(std::max(1u, kItemQueries / group_size_)),
         slab_shape_(work.shape) {
-    // Chunks are brought into f32 tiles and rows before any query reads them.
-    slab_shape_.k_element = Element::kF32;
-    slab_shape_.v_element = Element::kF32;
-    slab_shape_.is_tiled = true;
+    if (!work.is_direct) {
+      // Chunks are brought into f32 tiles and rows before any query reads them.
+      slab_shape_.k_element = Element::kF32;
+      slab_shape_.v_element = Element::kF32;
+      slab_shape_.is_tiled = true;
+    }
     std::uint64_t query = 0;
     for (std::uint32_t s = 0; s < view_.sequences.size(); ++s) {
       query_begin_.push_back(query);
@@ -77,9 +79,11 @@ class Prefiller {
     scratch.states.reserve(head_state_floats(slab_shape_, static_cast<std::uint32_t>(num_padded)));
     scratch.queries.reserve(num_padded * slab_shape_.q_stride);
     scratch.scores.reserve(num_padded * kChunkRows);
-    scratch.keys.reserve(std::size_t{kChunkRows} * work_.shape.qk_dim);
-    scratch.values.reserve(std::size_t{kChunkRows} * work_.shape.acc_stride);
-    scratch.key_rows.reserve(std::size_t{kKeyTileRows} * work_.shape.q_stride);
+    if (!work_.is_direct) {
+      scratch.keys.reserve(std::size_t{kChunkRows} * work_.shape.qk_dim);
+      scratch.values.reserve(std::size_t{kChunkRows} * work_.shape.acc_stride);
+      scratch.key_rows.reserve(std::size_t{kKeyTileRows} * work_.shape.q_stride);
+    }
     scratch.rows.reserve(num_padded);
     scratch.distances.reserve(num_padded);
     scratch.slopes.reserve(num_padded);
@@ -107,11 +111,17 @@ class Prefiller {
     RowChunk& chunk = scratch.chunks[0];
     while (rest.num_rows() != 0) {
       rest.first = fill_chunk(view_, sequence, rest, chunk);
-      fill_slabs(item.head, chunk, scratch);
       PassArgs args;
-      args.chunk = &scratch.chunks[1];
-      args.k = reinterpret_cast<const std::byte*>(scratch.keys.reserve(0));
-      args.v = reinterpret_cast<const std::byte*>(scratch.values.reserve(0));
+      if (work_.is_direct) {
+        args.chunk = &chunk;
+        args.k = view_.k.base + item.head * view_.k.layout.head_stride_bytes;
+        args.v = view_.v.base + item.head * view_.v.layout.head_stride_bytes;
+      } else {
+        fill_slabs(item.head, chunk, scratch);
+        args.chunk = &scratch.chunks[1];
+        args.k = reinterpret_cast<const std::byte*>(scratch.keys.reserve(0));
+        args.v = reinterpret_cast<const std::byte*>(scratch.values.reserve(0));
+      }
       args.q = scratch.queries.reserve(0);
       args.scores = scratch.scores.reserve(0);
       args.slopes = scratch.slopes.empty() ? nullptr : scratch.slopes.data();

@@ -33,6 +33,7 @@ PeakLoop peak_loop();
 #if KVARTO_HAS_AVX512FP16
 namespace avx512fp16 {
 PeakLoop peak_loop();
+void fill_table(KernelTable& table);
 }
 #endif
 #endif
@@ -81,12 +82,19 @@ void add_x86_isas(std::vector<Isa>& isas) {
   }
 }
 
+#if KVARTO_HAS_AVX512FP16
+// Requires: kAvx512 is supported.
+bool has_half_unit() {
+  constexpr unsigned kFp16 = 1u << 23;
+  return has_bits(cpuid(7, 0).d, kFp16);
+}
+#endif
+
 void add_x86_peaks(std::vector<PeakLoop>& loops) {
   constexpr unsigned kVnni = 1u << 11;
   const CpuidLeaf seven = cpuid(7, 0);
 #if KVARTO_HAS_AVX512FP16
-  constexpr unsigned kFp16 = 1u << 23;
-  if (has_bits(seven.d, kFp16)) loops.push_back(avx512fp16::peak_loop());
+  if (has_half_unit()) loops.push_back(avx512fp16::peak_loop());
 #endif
   if (has_bits(seven.c, kVnni)) loops.push_back(avx512vnni::peak_loop());
 }
@@ -145,6 +153,29 @@ std::span<const PeakLoop> native_peak_loops() {
 const KernelTable& kernel_table(Isa isa) {
   static const std::array<KernelTable, 3> tables = fill_tables();
   return tables[static_cast<std::size_t>(isa)];
+}
+
+Result<const KernelTable*> half_kernels(const KernelTable& selected) {
+  if (selected.isa != Isa::kAvx512) {
+    return fail(ErrorCode::kUnsupported,
+                "arith: f16 needs avx512fp16, but the instruction set that runs here is " +
+                    std::string(isa_name(selected.isa)));
+  }
+#if KVARTO_HAS_X86 && KVARTO_HAS_AVX512FP16
+  if (has_half_unit()) {
+    static const KernelTable table = [] {
+      KernelTable filled = kernel_table(Isa::kAvx512);
+      avx512fp16::fill_table(filled);
+      return filled;
+    }();
+    return &table;
+  }
+  return fail(ErrorCode::kUnsupported,
+              "arith: f16 needs avx512fp16, which this processor does not have");
+#else
+  return fail(ErrorCode::kUnsupported,
+              "arith: f16 needs avx512fp16, for which this library's compiler could not build");
+#endif
 }
 
 Result<Isa> choose_isa(const char* request) {

@@ -20,6 +20,12 @@ namespace kvarto {
 // The table of `isa`. Requires: isa is supported.
 [[nodiscard]] const KernelTable& kernel_table(Isa isa);
 
+// The table for arithmetic in half precision over f16 rows and tiles: that of AVX-512 with
+// AVX512-FP16 kernels, its multiply-add loop included. `selected` is the table that runs otherwise.
+// Errors: kUnsupported if `selected` is another set (KVARTO_ISA), if the processor lacks the unit
+// or the compiler could not build for it.
+[[nodiscard]] Result<const KernelTable*> half_kernels(const KernelTable& selected);
+
 // The loops of units beyond those tables (half precision, 8-bit dot products) that this machine
 // has.
 [[nodiscard]] std::span<const PeakLoop> native_peak_loops();

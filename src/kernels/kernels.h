@@ -41,8 +41,8 @@ struct ScoreArgs {
   // Where the rows of the next call lie; prefetched into L2 line by line. Null: no prefetch.
   const std::byte* next_k = nullptr;
   const std::uint64_t* next_offsets = nullptr;
-  const float* q = nullptr;
-  float* scores = nullptr;  // [query tile][kChunkRows]
+  const float* q = nullptr;  // in half precision each word is a pair of equal 16-bit numbers
+  float* scores = nullptr;   // [query tile][kChunkRows]
   std::uint32_t count = 0;  // tiles or rows, at most those of a chunk
   std::uint32_t dim = 0;
   std::uint32_t q_stride = 0;
@@ -66,18 +66,22 @@ struct SoftmaxArgs {
   float* maximum = nullptr;     // [num_queries], starts at -infinity; running, moves lazily
   float* correction = nullptr;  // [num_queries], out: factor for what was accumulated before
   float* sum = nullptr;         // [num_queries][kPadFloats], running sums; the total is their sum
+  // [num_queries], out, kernels in half precision alone: factor of this chunk's probabilities, which
+  // are relative to the chunk's own maximum there, so that 16 bits hold them whatever came before.
+  float* share = nullptr;
 };
 using SoftmaxFunction = void (*)(const SoftmaxArgs&);
 
-// acc[g][d] = acc[g][d] * correction[g] + sum over rows of p[g][row] * v[row][d].
-// Reads exactly the rows [first_row, end_row).
+// acc[g][d] = acc[g][d] * correction[g] + share[g] * sum over rows of p[g][row] * v[row][d], where
+// share is 1 but in half precision. Reads exactly the rows [first_row, end_row).
 struct AccumulateArgs {
   const std::byte* v = nullptr;
   const std::uint64_t* offsets = nullptr;  // bytes, one per row of the chunk
   const std::byte* next_v = nullptr;       // as in ScoreArgs
   const std::uint64_t* next_offsets = nullptr;
-  const float* p = nullptr;  // [query tile][kChunkRows]
+  const float* p = nullptr;  // [query tile][kChunkRows]; in half precision pairs as q of a score
   const float* correction = nullptr;
+  const float* share = nullptr;  // as in SoftmaxArgs
   float* acc = nullptr;  // [query tile][acc_stride], acc_stride a multiple of kPadFloats
   std::uint32_t first_row = 0;
   std::uint32_t end_row = 0;

@@ -7,7 +7,7 @@
 #include "kernels/kernels.h"
 #include "kernels/unroll_inl.h"
 
-namespace kvarto::avx512 {
+namespace kvarto::KVARTO_ISA {
 
 using Vec = __m512;
 inline constexpr int kLanes = 16;
@@ -169,4 +169,4 @@ KVARTO_INLINE void transpose(Vec* r) {
   };
 }
 
-}  // namespace kvarto::avx512
+}  // namespace kvarto::KVARTO_ISA

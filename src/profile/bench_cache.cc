@@ -166,6 +166,15 @@ void BenchCache::fill(const KernelTable& kernels) {
     kernels.from_f32[e](rows->data(), stored.data(), rows->size());
     kernels.to_f32[e](stored.data(), rows->data(), rows->size());
   }
+  if (bench_.arith == Arith::kF16) {
+    k_squares_ = ElementSquares(bench_.kv_heads, bench_.qk_dim);
+    v_squares_ = ElementSquares(bench_.kv_heads, bench_.v_dim);
+    const auto as_rows = [&](std::span<const float> rows) {
+      return ElementSquares::Rows{std::as_bytes(rows).data(), Element::kF32, num_distinct_rows_};
+    };
+    k_squares_.add(as_rows(keys_), kernels);
+    v_squares_.add(as_rows(values_), kernels);
+  }
   const CacheView cache = view();
   const std::size_t k_row = std::size_t{bench_.kv_heads} * bench_.qk_dim;
   const std::size_t v_row = std::size_t{bench_.kv_heads} * bench_.v_dim;
@@ -205,13 +214,17 @@ void BenchCache::write_row(const KernelTable& kernels, const StreamView& stream,
 CacheView BenchCache::view() const {
   CacheView cache;
   const std::uint64_t stride = k_slice_bytes_ + v_slice_bytes_;
-  cache.k = {storage_.begin(), stride, k_layout_, bench_.codec, bench_.kv_heads, bench_.qk_dim};
+  cache.k = {storage_.begin(), stride,           k_layout_, bench_.codec,
+             bench_.kv_heads,  bench_.qk_dim, {}};
   cache.v = {storage_.begin() + k_slice_bytes_,
              stride,
              v_layout_,
              bench_.codec,
              bench_.kv_heads,
-             bench_.v_dim};
+             bench_.v_dim,
+             {}};
+  cache.k.squares = k_squares_.view();
+  cache.v.squares = v_squares_.view();
   cache.rows_per_block = static_cast<std::uint32_t>(block_size_);
   cache.sequences = sequences_;
   return cache;

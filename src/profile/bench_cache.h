@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "cache/element_squares.h"
 #include "cache/storage.h"
 #include "kernels/kernels.h"
 #include "kvarto/attention.h"
@@ -55,6 +56,8 @@ class BenchCache {
   std::uint64_t num_distinct_rows_ = 0;
   std::vector<float> keys_;
   std::vector<float> values_;
+  ElementSquares k_squares_;  // where the arithmetic needs them
+  ElementSquares v_squares_;
 };
 
 }  // namespace kvarto

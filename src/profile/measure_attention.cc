@@ -63,6 +63,9 @@ class AttentionMeasurement {
   // `unique`: bytes that the architecture has, without a repeat.
   Result<BenchReport> run(std::uint64_t unique) {
     KVARTO_TRY(const AttentionReport ran, attend());
+    if (ran.arith == arith_name(Arith::kF16)) {
+      KVARTO_TRY(fma_kernels_, half_kernels(kernels_));
+    }
     BenchReport report;
     report.kernel = ran.kernel;
     report.isa = ran.isa;
@@ -86,6 +89,7 @@ class AttentionMeasurement {
       call.num_q_heads = bench_.q_heads;
       call.q = cache_.queries();
       call.options.window = bench_.window;
+      call.options.arith = bench_.arith;
       call.out = out_;
       return runner_.decode(call);
     }
@@ -95,6 +99,7 @@ class AttentionMeasurement {
     call.num_q_heads = bench_.q_heads;
     call.q = cache_.queries();
     call.options.window = bench_.window;
+    call.options.arith = bench_.arith;
     call.out = out_;
     return runner_.prefill(call);
   }
@@ -134,7 +139,9 @@ class AttentionMeasurement {
             },
         .num_threads = bench_.num_threads};
     TimedWork fma{
-        .run = [&] { pool_.run([&](std::size_t) { keep_result(kernels_.fma_loop(kFmaRounds)); }); },
+        .run = [&] {
+          pool_.run([&](std::size_t) { keep_result(fma_kernels_->fma_loop(kFmaRounds)); });
+        },
         .num_threads = bench_.num_threads};
     time_in_turn({&stream, &attention, &fma}, bench_.seconds);
     report.time = attention.timing();
@@ -144,7 +151,7 @@ class AttentionMeasurement {
         static_cast<double>(share * bench_.num_threads) / stream.median_s() / 1e9;
     report.gflop_per_s = 2.0 * (bench_.qk_dim + bench_.v_dim) * bench_.q_heads *
                          num_pairs(bench_, cache_.lengths()) / seconds / 1e9;
-    report.machine_gflop_per_s = static_cast<double>(kernels_.fma_loop_flop) * kFmaRounds *
+    report.machine_gflop_per_s = static_cast<double>(fma_kernels_->fma_loop_flop) * kFmaRounds *
                                  bench_.num_threads / fma.median_s() / 1e9;
   }
 
@@ -152,6 +159,7 @@ class AttentionMeasurement {
   BenchCache cache_;
   AttentionRunner runner_;
   const KernelTable& kernels_;
+  const KernelTable* fma_kernels_ = &kernels_;  // whose multiply-add loop is the ceiling
   Phase phase_;
   ThreadPool pool_;
   std::vector<std::uint64_t> q_lens_;

@@ -1,0 +1,71 @@
+#include "attention/arithmetic.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "attention/half_bound.h"
+#include "kernels/dispatch.h"
+
+namespace kvarto {
+
+namespace {
+
+constexpr std::array<std::string_view, 4> kArithNames = {"auto", "f32", "f16", "int8"};
+
+}  // namespace
+
+std::string_view arith_name(Arith arith) { return kArithNames[static_cast<std::size_t>(arith)]; }
+
+std::optional<Arith> arith_from_name(std::string_view name) {
+  const auto* found = std::find(kArithNames.begin(), kArithNames.end(), name);
+  if (found == kArithNames.end()) return std::nullopt;
+  return static_cast<Arith>(found - kArithNames.begin());
+}
+
+namespace {
+
+Status check_half_stream(const StreamView& stream, std::string_view name) {
+  if (stream.codec != Codec::kF16) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("arith: f16 needs a cache of f16, found {} in {}",
+                            codec_info(stream.codec).name, name));
+  }
+  if (stream.squares.peaks == nullptr) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("arith: f16 needs to know how large the elements of {} are, expected a "
+                            "cache that keeps squares (CacheOptions::keeps_squares)",
+                            name));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ChosenArith> choose_arith(const AttentionOptions& options, const CacheView& view,
+                                 const KernelTable& selected) {
+  if (options.arith == Arith::kInt8) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("arith: int8 needs a cache of 8 or 4 bits, found {} in k; such caches "
+                            "cannot be read yet",
+                            codec_info(view.k.codec).name));
+  }
+  if (options.arith != Arith::kF16) return ChosenArith{Arith::kF32, &selected};
+  KVARTO_TRY(const KernelTable* kernels, half_kernels(selected));
+  KVARTO_CHECK_OK(check_half_stream(view.k, "k"));
+  KVARTO_CHECK_OK(check_half_stream(view.v, "v"));
+  if (view.k.layout.order != RowOrder::kHeadTiles) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("arith: f16 needs keys in tiles of {} rows, found rows; expected the "
+                            "hardware layout with blocks of a multiple of {} tokens",
+                            kKeyTileRows, kKeyTileRows));
+  }
+  return ChosenArith{Arith::kF16, kernels};
+}
+
+Status check_arith(Arith arith, const CallShape& call, const PassShape& shape) {
+  return arith == Arith::kF16 ? check_half_bound(call, shape) : Status{};
+}
+
+}  // namespace kvarto

@@ -1,0 +1,297 @@
+// Attention in half precision (AVX512-FP16): twice the multiply-adds of f32 an instruction.
+//
+// A sum of products is built from chains of kChainTerms multiply-adds in 16 bits, the chains are
+// added in 16 bits, and the total goes to f32. The error of a term therefore grows with the length
+// of a chain and the number of chains, not with the number of terms; attention/half_bound.h has the
+// bound. Chains of 32 and 16 with one total cost 0.68 and 0.73 of the multiply-add loop (8 queries
+// x 64 rows at dim 128) since a total in 16 bits takes one addition where f32 takes seven
+// instructions; 16 is the more exact one as well.
+
+#pragma once
+
+namespace kvarto::KVARTO_ISA {
+
+using Half = __m512h;
+inline constexpr int kHalfLanes = 32;
+inline constexpr int kHalfBytes = 2;
+inline constexpr std::uint32_t kChainTerms = kHalfChainTerms;
+inline constexpr std::uint32_t kTotalChains = kHalfTotalChains;
+
+KVARTO_INLINE Half half_zero() { return _mm512_setzero_ph(); }
+// Both halves of a word in every lane.
+KVARTO_INLINE Half broadcast_pair(const float* word) {
+  return _mm512_castps_ph(_mm512_set1_ps(*word));
+}
+KVARTO_INLINE Vec low_floats(Half x) {
+  return _mm512_cvtph_ps(_mm512_castsi512_si256(_mm512_castph_si512(x)));
+}
+KVARTO_INLINE Vec high_floats(Half x) {
+  return _mm512_cvtph_ps(_mm512_extracti64x4_epi64(_mm512_castph_si512(x), 1));
+}
+// 16 floats, each as a pair of equal 16-bit numbers.
+KVARTO_INLINE Vec pairs_of(__m256i halves) {
+  const __m512i wide = _mm512_cvtepu16_epi32(halves);
+  return _mm512_castsi512_ps(_mm512_or_si512(wide, _mm512_slli_epi32(wide, 16)));
+}
+
+// Vectors of 32 rows: two tiles of 16, or one tile twice where only the low half counts.
+template <int kStride, int kQueries, int kVecs, bool kIsSingle, bool kPrefetch>
+KVARTO_INLINE void half_score_part(const ScoreArgs& args, std::uint32_t tile, std::uint32_t query) {
+  constexpr int kTiles = kIsSingle ? 1 : 2 * kVecs;
+  constexpr std::size_t kStepBytes = std::size_t{kTile} * kHalfBytes;
+  constexpr int kSums = kQueries * kVecs;
+  const std::byte* k[kTiles];
+  const std::byte* next[kTiles];
+  KVARTO_UNROLL(kTiles, t) {
+    k[t] = args.k + args.offsets[tile + t];
+    next[t] = kPrefetch ? args.next_k + args.next_offsets[tile + t] : nullptr;
+  };
+  const float* q = args.q + query;
+  Half total[kSums];
+  float* out = args.scores + query * kChunkRows + tile * kTile;
+  const auto chain = [&](std::size_t offset, std::uint32_t terms, bool is_first)
+                         __attribute__((always_inline)) {
+    Half acc[kSums];
+    KVARTO_UNROLL(kSums, i) { acc[i] = half_zero(); };
+    const auto step = [&](std::size_t at) __attribute__((always_inline)) {
+      Half keys[kVecs];
+      KVARTO_UNROLL(kVecs, v) {
+        const auto load_tile = [&](int t) __attribute__((always_inline)) {
+          return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(k[t] + at));
+        };
+        constexpr int kSecond = kIsSingle ? 0 : 1;
+        keys[v] = _mm512_castsi512_ph(_mm512_inserti64x4(
+            _mm512_castsi256_si512(load_tile(2 * v)), load_tile(2 * v + kSecond), 1));
+      };
+      KVARTO_UNROLL(kQueries, g) {
+        const Half b = broadcast_pair(q + g);
+        KVARTO_UNROLL(kVecs, v) {
+          acc[g * kVecs + v] = _mm512_fmadd_ph(keys[v], b, acc[g * kVecs + v]);
+        };
+      };
+      q += kStride;
+    };
+    const std::size_t end = offset + terms * kStepBytes;
+    for (; offset + 2 * kStepBytes <= end; offset += 2 * kStepBytes) {  // a cache line of a tile
+      if constexpr (kPrefetch) {
+        KVARTO_UNROLL(kTiles, t) { prefetch(next[t] + offset); };
+      }
+      step(offset);
+      step(offset + kStepBytes);
+    }
+    if (offset < end) step(offset);
+    if (is_first) {
+      KVARTO_UNROLL(kSums, i) { total[i] = acc[i]; };
+    } else {
+      KVARTO_UNROLL(kSums, i) { total[i] = _mm512_add_ph(total[i], acc[i]); };
+    }
+  };
+  for (std::uint32_t d = 0; d < args.dim;) {
+    const std::uint32_t begin = d;
+    for (std::uint32_t i = 0; i < kTotalChains && d < args.dim; ++i) {
+      const std::uint32_t terms = args.dim - d < kChainTerms ? args.dim - d : kChainTerms;
+      chain(d * kStepBytes, terms, i == 0);
+      d += terms;
+    }
+    KVARTO_UNROLL(kQueries, g) {
+      KVARTO_UNROLL(kVecs, v) {
+        float* to = out + g * static_cast<int>(kChunkRows) + v * kHalfLanes;
+        Vec low = low_floats(total[g * kVecs + v]);
+        if (begin != 0) low = add(low, load(to));
+        store(to, low);
+        if constexpr (!kIsSingle) {
+          Vec high = high_floats(total[g * kVecs + v]);
+          if (begin != 0) high = add(high, load(to + kLanes));
+          store(to + kLanes, high);
+        }
+      };
+    };
+  }
+}
+
+template <int kStride, int kVecs, bool kIsSingle>
+KVARTO_INLINE void half_score_tile(const ScoreArgs& args, std::uint32_t tile) {
+  if (args.next_k != nullptr) {
+    half_score_part<kStride, kStride, kVecs, kIsSingle, true>(args, tile, 0);
+  } else {
+    half_score_part<kStride, kStride, kVecs, kIsSingle, false>(args, tile, 0);
+  }
+}
+
+template <int kStride>
+void half_score_tiles(const ScoreArgs& args) {
+  std::uint32_t tile = 0;
+  for (; tile + 4 <= args.count; tile += 4) half_score_tile<kStride, 2, false>(args, tile);
+  if (tile + 2 <= args.count) {
+    half_score_tile<kStride, 1, false>(args, tile);
+    tile += 2;
+  }
+  if (tile < args.count) half_score_tile<kStride, 1, true>(args, tile);
+}
+
+// kVecs vectors of 32 elements from `element` on; kIsTail: one vector of fewer elements.
+template <int kQueries, int kVecs, bool kIsTail, bool kPrefetch>
+KVARTO_INLINE void half_accumulate_strip(const AccumulateArgs& args, std::uint32_t element,
+                                         std::uint32_t query) {
+  constexpr int kSums = kQueries * kVecs;
+  constexpr int kVecBytes = kHalfLanes * kHalfBytes;
+  const std::uint32_t rest = args.dim - element;
+  const __mmask32 mask = kIsTail ? static_cast<__mmask32>((std::uint64_t{1} << rest) - 1) : ~0u;
+  const std::byte* v = args.v + element * kHalfBytes;
+  const std::byte* next = kPrefetch ? args.next_v + element * kHalfBytes : nullptr;
+  const float* p = args.p + query * kChunkRows;
+  Half total[kSums];
+  const auto chain = [&](std::size_t row, std::size_t end, bool is_first)
+                         __attribute__((always_inline)) {
+    Half acc[kSums];
+    KVARTO_UNROLL(kSums, i) { acc[i] = half_zero(); };
+    for (; row < end; ++row) {
+      const std::byte* values = v + args.offsets[row];
+      Half x[kVecs];
+      KVARTO_UNROLL(kVecs, i) {
+        if constexpr (kPrefetch) prefetch(next + args.next_offsets[row] + i * kVecBytes);
+        x[i] = _mm512_castsi512_ph(kIsTail ? _mm512_maskz_loadu_epi16(mask, values)
+                                           : _mm512_loadu_si512(values + i * kVecBytes));
+      };
+      KVARTO_UNROLL(kQueries, g) {
+        const Half b = broadcast_pair(p + g * static_cast<int>(kChunkRows) + row);
+        KVARTO_UNROLL(kVecs, i) {
+          acc[g * kVecs + i] = _mm512_fmadd_ph(x[i], b, acc[g * kVecs + i]);
+        };
+      };
+    }
+    if (is_first) {
+      KVARTO_UNROLL(kSums, i) { total[i] = acc[i]; };
+    } else {
+      KVARTO_UNROLL(kSums, i) { total[i] = _mm512_add_ph(total[i], acc[i]); };
+    }
+  };
+  for (std::size_t row = args.first_row; row < args.end_row; row += kChainTerms) {
+    const std::size_t end = args.end_row - row < kChainTerms ? args.end_row : row + kChainTerms;
+    chain(row, end, row == args.first_row);
+  }
+  const std::size_t acc_stride = args.acc_stride;
+  float* out = args.acc + query * acc_stride + element;
+  KVARTO_UNROLL(kQueries, g) {
+    const Vec correction = set1(args.correction[query + g]);
+    const Vec share = set1(args.share[query + g]);
+    KVARTO_UNROLL(kVecs, i) {
+      float* to = out + g * acc_stride + i * kHalfLanes;
+      const Half sum = total[g * kVecs + i];
+      store(to, fma(low_floats(sum), share, mul(load(to), correction)));
+      // Accumulators end at a multiple of 16 floats, which a tail may end before.
+      if (!kIsTail || rest > kLanes) {
+        store(to + kLanes, fma(high_floats(sum), share, mul(load(to + kLanes), correction)));
+      }
+    };
+  };
+}
+
+template <int kStride, int kQueries, int kVecs, bool kIsTail>
+KVARTO_INLINE void half_accumulate_queries(const AccumulateArgs& args, std::uint32_t element) {
+  if (args.next_v != nullptr) {
+    half_accumulate_strip<kQueries, kVecs, kIsTail, true>(args, element, 0);
+  } else {
+    half_accumulate_strip<kQueries, kVecs, kIsTail, false>(args, element, 0);
+  }
+  for (std::uint32_t query = kQueries; query < kStride; query += kQueries) {
+    half_accumulate_strip<kQueries, kVecs, kIsTail, false>(args, element, query);
+  }
+}
+
+// Strips of 128 elements by 4 queries (a broadcast serves four multiply-adds: 0.77 of the
+// multiply-add loop), then of 64 and 32 elements by all queries (0.73).
+template <int kStride>
+void half_accumulate(const AccumulateArgs& args) {
+  constexpr int kFew = smaller(kStride, 4);
+  std::uint32_t element = 0;
+  for (; element + 4 * kHalfLanes <= args.dim; element += 4 * kHalfLanes) {
+    half_accumulate_queries<kStride, kFew, 4, false>(args, element);
+  }
+  if (element + 2 * kHalfLanes <= args.dim) {
+    half_accumulate_queries<kStride, kStride, 2, false>(args, element);
+    element += 2 * kHalfLanes;
+  }
+  if (element + kHalfLanes <= args.dim) {
+    half_accumulate_queries<kStride, kStride, 1, false>(args, element);
+    element += kHalfLanes;
+  }
+  if (element < args.dim) half_accumulate_queries<kStride, kStride, 1, true>(args, element);
+}
+
+// Probabilities of a chunk relative to its own maximum, at most 2^-kHalfHeadroom, as pairs; `correction` and
+// `share` bring what was accumulated before and this chunk to the common maximum. The sum is that
+// of the rounded probabilities, so that weights add up to 1.
+template <int kMaxQueries>
+KVARTO_INLINE void half_softmax_block(const SoftmaxArgs& args, std::uint32_t first_query,
+                                      std::uint32_t num_queries, bool is_plain) {
+  const std::uint32_t begin = args.first_row / kLanes * kLanes;
+  const std::uint32_t end = (args.end_row + kLanes - 1) / kLanes * kLanes;
+  alignas(64) float largest_of[kMaxQueries];
+  store(largest_of, set1(kMinusInfinity));
+  for (std::uint32_t i = 0; i < num_queries; ++i) {
+    const std::uint32_t query = first_query + i;
+    float* scores = args.scores + std::size_t{query} * kChunkRows;
+    if (!is_plain) shape_scores(args, query, scores, begin, end);
+    Vec largest = load(scores + begin);
+    for (std::uint32_t row = begin + kLanes; row < end; row += kLanes) {
+      largest = max(largest, load(scores + row));
+    }
+    largest_of[i] = reduce_max(largest);
+  }
+  const __mmask16 used = static_cast<__mmask16>((1u << num_queries) - 1);
+  const Vec before = _mm512_maskz_loadu_ps(used, args.maximum + first_query);
+  const Vec largest = add(load(largest_of), set1(kHalfHeadroom));
+  const Vec after = max(largest, before);
+  // With nothing visible so far every score is -infinity, and so must stay every difference.
+  const Vec lowest = set1(-1e30f);
+  const Vec reference = max(after, lowest);
+  _mm512_mask_storeu_ps(args.maximum + first_query, used, after);
+  _mm512_mask_storeu_ps(args.correction + first_query, used, exp2(sub(before, reference)));
+  _mm512_mask_storeu_ps(args.share + first_query, used, exp2(sub(largest, reference)));
+  store(largest_of, max(largest, lowest));
+  for (std::uint32_t i = 0; i < num_queries; ++i) {
+    const std::uint32_t query = first_query + i;
+    float* scores = args.scores + std::size_t{query} * kChunkRows;
+    const Vec m = set1(largest_of[i]);
+    Vec sum = zero();
+    for (std::uint32_t row = begin; row < end; row += kLanes) {
+      const __m256i p = to_half<Element::kF16>(exp2(sub(load(scores + row), m)));
+      sum = add(sum, from_half<Element::kF16>(p));
+      store(scores + row, pairs_of(p));
+    }
+    float* sums = args.sum + std::size_t{query} * kPadFloats;
+    store(sums, fma(sum, set1(args.share[query]), mul(load(sums), set1(args.correction[query]))));
+  }
+}
+
+inline void half_softmax(const SoftmaxArgs& args) {
+  const bool is_plain = args.first_row % kLanes == 0 && args.end_row % kLanes == 0 &&
+                        args.soft_cap <= 0 && args.slopes == nullptr && args.query_end == nullptr;
+  for (std::uint32_t first = 0; first < args.num_queries; first += kLanes) {
+    const std::uint32_t rest = args.num_queries - first;
+    half_softmax_block<kLanes>(args, first, rest < kLanes ? rest : kLanes, is_plain);
+  }
+}
+
+inline void half_pack_query_tile(const PackQueriesArgs& args) {
+  const std::uint32_t tile = args.tile;
+  for (std::uint32_t g = 0; g < tile; ++g) {
+    float* out = args.out + g;
+    if (g >= args.num_queries) {
+      for (std::uint32_t d = 0; d < args.dim; ++d) out[d * tile] = 0;
+      continue;
+    }
+    alignas(64) float pairs[kLanes];
+    for (std::uint32_t first = 0; first < args.dim; first += kLanes) {
+      const std::uint32_t rest = args.dim - first;
+      const std::uint32_t count = rest < kLanes ? rest : kLanes;
+      const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
+      const Vec x = mul(_mm512_maskz_loadu_ps(mask, args.rows[g] + first), set1(args.scale));
+      store(pairs, pairs_of(to_half<Element::kF16>(x)));
+      for (std::uint32_t i = 0; i < count; ++i) out[(first + i) * tile] = pairs[i];
+    }
+  }
+}
+
+}  // namespace kvarto::KVARTO_ISA
