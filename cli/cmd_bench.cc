@@ -284,10 +284,10 @@ Result<ExitCode> run_attention(const Asked& asked, Output& out) {
   out.heading(is_append ? "append, rows handed in as f32"
                         : fmt::format("{}, arithmetic {}", asked.what, ran_arith));
   table.print(out);
-  out.note(
-      fmt::format("\"of stream\" and \"of peak\": against the read stream over as many bytes and the {} "
-                  "multiply-add loop, timed in turn in this process",
-                  is_append ? "f32" : ran_arith));
+  out.note(fmt::format(
+      "\"of stream\" and \"of peak\": against the read stream over as many bytes and the {} "
+      "multiply-add loop, timed in turn in this process",
+      is_append ? "f32" : ran_arith));
   return ExitCode::kDone;
 }
 

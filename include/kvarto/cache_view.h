@@ -12,8 +12,9 @@
 
 namespace kvarto {
 
-// How large the elements of a stream are, kept while rows are written (CacheOptions::keeps_squares).
-// Arithmetic in 16 bits runs only where it is known and small enough (AttentionOptions::arith).
+// How large the elements of a stream are, kept while rows are written
+// (CacheOptions::keeps_squares). Arithmetic in 16 bits runs only where it is known and small enough
+// (AttentionOptions::arith).
 struct SquaresView {
   // [heads][width] of the stream: the largest value that the fading mean square of this element has
   // had, times `weight`; null: not kept. Other threads may write rows meanwhile.
@@ -32,7 +33,7 @@ struct StreamView {
   Codec codec = Codec::kF16;
   std::uint32_t heads = 0;
   std::uint32_t width = 0;  // elements a head
-  SquaresView squares;
+  SquaresView squares = {};
 };
 
 // One sequence's rows. Block `i` of the table holds rows

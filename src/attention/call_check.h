@@ -19,7 +19,7 @@ struct CallShape {
   std::uint32_t num_q_heads = 0;
   std::uint64_t num_queries = 0;  // tokens, all sequences
   const float* q = nullptr;
-  std::size_t q_size = 0;         // floats of q, out and lse as given
+  std::size_t q_size = 0;  // floats of q, out and lse as given
   std::size_t out_size = 0;
   std::size_t lse_size = 0;
 };

@@ -11,8 +11,8 @@
 namespace kvarto {
 namespace {
 
-constexpr double kHalfUnit = 0x1p-11;    // largest relative rounding error
-constexpr float kHalfLargest = 65504;    // largest finite number
+constexpr double kHalfUnit = 0x1p-11;  // largest relative rounding error
+constexpr float kHalfLargest = 65504;  // largest finite number
 constexpr double kHalfSmallest = 0x1p-24;
 // A chunk adds at most so many values, each times a probability of at most 2^-kHalfHeadroom.
 constexpr float kMaxValue = kHalfLargest / (kChunkRows >> kHalfHeadroom);
@@ -118,8 +118,7 @@ std::vector<float> half_roundings(std::uint32_t dim) {
     const std::uint32_t chain_end = std::min(dim, (chain + 1) * kHalfChainTerms);
     const std::uint32_t num_chains = (dim + kHalfChainTerms - 1) / kHalfChainTerms;
     const std::uint32_t in_total = chain % kHalfTotalChains;
-    const std::uint32_t total_end =
-        std::min(num_chains, chain - in_total + kHalfTotalChains);
+    const std::uint32_t total_end = std::min(num_chains, chain - in_total + kHalfTotalChains);
     // The first chain begins a total and is not added to one.
     const std::uint32_t additions = total_end - chain - (in_total == 0 ? 1 : 0);
     roundings[d] = static_cast<float>(1 + (chain_end - d) + additions);

@@ -14,8 +14,9 @@
 namespace kvarto {
 
 // For every element of every head, the mean square of the rows written, in the order of writing,
-// where a row counts 1 / kRows and those before it fade by 1 - 1 / kRows; and the largest value that
-// this mean has had. The peak never falls: rows that have left the cache still count. NaN stays.
+// where a row counts 1 / kRows and those before it fade by 1 - 1 / kRows; and the largest value
+// that this mean has had. The peak never falls: rows that have left the cache still count. NaN
+// stays.
 //
 // Copies of a row or a fork change nothing. `add` may run concurrently with itself and with all
 // else: peaks are never lost, of the fading means only those of one of the writers are kept.

@@ -34,7 +34,7 @@ PeakLoop peak_loop();
 namespace avx512fp16 {
 PeakLoop peak_loop();
 void fill_table(KernelTable& table);
-}
+}  // namespace avx512fp16
 #endif
 #endif
 

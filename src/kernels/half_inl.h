@@ -50,7 +50,7 @@ KVARTO_INLINE void half_score_part(const ScoreArgs& args, std::uint32_t tile, st
   Half total[kSums];
   float* out = args.scores + query * kChunkRows + tile * kTile;
   const auto chain = [&](std::size_t offset, std::uint32_t terms, bool is_first)
-                         __attribute__((always_inline)) {
+      __attribute__((always_inline)) {
     Half acc[kSums];
     KVARTO_UNROLL(kSums, i) { acc[i] = half_zero(); };
     const auto step = [&](std::size_t at) __attribute__((always_inline)) {
@@ -60,8 +60,8 @@ KVARTO_INLINE void half_score_part(const ScoreArgs& args, std::uint32_t tile, st
           return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(k[t] + at));
         };
         constexpr int kSecond = kIsSingle ? 0 : 1;
-        keys[v] = _mm512_castsi512_ph(_mm512_inserti64x4(
-            _mm512_castsi256_si512(load_tile(2 * v)), load_tile(2 * v + kSecond), 1));
+        keys[v] = _mm512_castsi512_ph(_mm512_inserti64x4(_mm512_castsi256_si512(load_tile(2 * v)),
+                                                         load_tile(2 * v + kSecond), 1));
       };
       KVARTO_UNROLL(kQueries, g) {
         const Half b = broadcast_pair(q + g);
@@ -142,7 +142,7 @@ KVARTO_INLINE void half_accumulate_strip(const AccumulateArgs& args, std::uint32
   const float* p = args.p + query * kChunkRows;
   Half total[kSums];
   const auto chain = [&](std::size_t row, std::size_t end, bool is_first)
-                         __attribute__((always_inline)) {
+      __attribute__((always_inline)) {
     Half acc[kSums];
     KVARTO_UNROLL(kSums, i) { acc[i] = half_zero(); };
     for (; row < end; ++row) {
@@ -219,9 +219,9 @@ void half_accumulate(const AccumulateArgs& args) {
   if (element < args.dim) half_accumulate_queries<kStride, kStride, 1, true>(args, element);
 }
 
-// Probabilities of a chunk relative to its own maximum, at most 2^-kHalfHeadroom, as pairs; `correction` and
-// `share` bring what was accumulated before and this chunk to the common maximum. The sum is that
-// of the rounded probabilities, so that weights add up to 1.
+// Probabilities of a chunk relative to its own maximum, at most 2^-kHalfHeadroom, as pairs;
+// `correction` and `share` bring what was accumulated before and this chunk to the common maximum.
+// The sum is that of the rounded probabilities, so that weights add up to 1.
 template <int kMaxQueries>
 KVARTO_INLINE void half_softmax_block(const SoftmaxArgs& args, std::uint32_t first_query,
                                       std::uint32_t num_queries, bool is_plain) {

@@ -11,7 +11,8 @@ inline constexpr std::uint32_t kHalfChainTerms = 16;
 // Chains whose total is kept in 16 bits before it goes to f32.
 inline constexpr std::uint32_t kHalfTotalChains = 2;
 
-// Probabilities of a chunk are at most 2^-kHalfHeadroom, so that sums of large values stay in range.
+// Probabilities of a chunk are at most 2^-kHalfHeadroom, so that sums of large values stay in
+// range.
 inline constexpr int kHalfHeadroom = 4;
 
 }  // namespace kvarto

@@ -214,15 +214,13 @@ void BenchCache::write_row(const KernelTable& kernels, const StreamView& stream,
 CacheView BenchCache::view() const {
   CacheView cache;
   const std::uint64_t stride = k_slice_bytes_ + v_slice_bytes_;
-  cache.k = {storage_.begin(), stride,           k_layout_, bench_.codec,
-             bench_.kv_heads,  bench_.qk_dim, {}};
+  cache.k = {storage_.begin(), stride, k_layout_, bench_.codec, bench_.kv_heads, bench_.qk_dim};
   cache.v = {storage_.begin() + k_slice_bytes_,
              stride,
              v_layout_,
              bench_.codec,
              bench_.kv_heads,
-             bench_.v_dim,
-             {}};
+             bench_.v_dim};
   cache.k.squares = k_squares_.view();
   cache.v.squares = v_squares_.view();
   cache.rows_per_block = static_cast<std::uint32_t>(block_size_);

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "attention/read_plan.h"
+#include "kernels/dispatch.h"
 #include "kernels/reference.h"
 #include "reference/number_format.h"
 #include "reference/tolerance.h"
@@ -48,10 +49,20 @@ void CacheCase::fill(std::mt19937_64& random) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
       const std::size_t channel = i % shape.qk_dim;
       const bool is_outlier = shape.has_outliers && channel % 13 == 5;
-      keys[i] = stored_value(normal(random) + (is_outlier ? kOffsets[channel / 13 % 3] : 0));
+      keys[i] = stored_value(shape.key_scale * normal(random) +
+                             (is_outlier ? kOffsets[channel / 13 % 3] : 0));
     }
-    for (float& x : values) x = stored_value(normal(random));
+    for (float& x : values) x = stored_value(shape.value_scale * normal(random));
     for (std::uint64_t row = 0; row < shape.lengths[s]; ++row) write_row(s, row);
+  }
+  k_squares_ = ElementSquares(shape.kv_heads, shape.qk_dim);
+  v_squares_ = ElementSquares(shape.kv_heads, shape.v_dim);
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    const KernelTable& kernels = kernel_table(Isa::kScalar);
+    k_squares_.add({std::as_bytes(std::span(k[s])).data(), Element::kF32, shape.lengths[s]},
+                   kernels);
+    v_squares_.add({std::as_bytes(std::span(v[s])).data(), Element::kF32, shape.lengths[s]},
+                   kernels);
   }
   q.resize(sequences.size() * shape.q_heads * shape.qk_dim);
   for (float& x : q) x = normal(random) * (shape.has_outliers ? 4.0f : 1.0f);
@@ -87,6 +98,8 @@ CacheView CacheCase::view() const {
             shape.codec,
             shape.kv_heads,
             shape.v_dim};
+  view.k.squares = k_squares_.view();
+  view.v.squares = v_squares_.view();
   return view;
 }
 
@@ -209,6 +222,19 @@ double largest_dot(const ReferenceCall& call) {
   return largest;
 }
 
+double largest_square(const ReferenceCall& call) {
+  double largest = 0;
+  for (std::uint64_t row = call.first_row; row < call.end_row; ++row) {
+    double sum = 0;
+    for (std::uint32_t d = 0; d < call.qk_dim; ++d) {
+      const double product = call.scale * double{call.q[d]} * double{call.k[row * call.qk_dim + d]};
+      sum += product * product;
+    }
+    largest = std::max(largest, sum);
+  }
+  return largest;
+}
+
 }  // namespace
 
 void expect_query_matches(const CacheCase& test, const QueryResult& result,
@@ -236,9 +262,13 @@ void expect_query_matches(const CacheCase& test, const QueryResult& result,
   if (!options.sink_logits.empty()) call.sink = double{options.sink_logits[result.q_head]};
   const ReferenceResult exact = reference_attention(call);
 
-  const ErrorTerms terms{shape.qk_dim, call.end_row - call.first_row, largest_dot(call),
+  const ErrorTerms terms{shape.qk_dim,
+                         call.end_row - call.first_row,
+                         largest_dot(call),
                          call.soft_cap,
-                         std::fabs(call.slope) * static_cast<double>(call.query_position)};
+                         std::fabs(call.slope) * static_cast<double>(call.query_position),
+                         options.arith == Arith::kF16,
+                         largest_square(call)};
   double largest_v = 0;
   for (const float x : values) largest_v = std::max(largest_v, std::fabs(double{x}));
   const double bound = output_tolerance(terms) * largest_v;

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "cache/element_squares.h"
 #include "kvarto/attention.h"
 
 namespace kvarto::test {
@@ -24,6 +25,8 @@ struct CaseShape {
   std::vector<std::uint64_t> lengths = {100};
   bool has_outliers = false;  // K channels with offsets +30, +100, +300 and large queries
   bool is_shuffled = true;    // blocks in random order
+  float key_scale = 1;        // times N(0, 1)
+  float value_scale = 1;
   std::uint64_t seed = 1;
 };
 
@@ -68,6 +71,8 @@ class CacheCase {
   std::uint64_t num_blocks_ = 0;
   std::uint64_t block_bytes_ = 0;
   std::vector<std::byte> storage_;
+  ElementSquares k_squares_;
+  ElementSquares v_squares_;
 };
 
 // One query of one head and what attention returned for it.

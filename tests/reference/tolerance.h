@@ -16,6 +16,20 @@
 // The output is a weighted mean of values, |v| <= max_v: its error is at most
 //      max_v * 2 * (weight error + gamma(rows + 8)).
 
+//
+// Arithmetic in f16 adds random errors, taken as independent, of which kHalfSigmas standard
+// deviations are allowed. u16 = 2^-11; a rounding error is at most u16 of the rounded number and
+// has a standard deviation of at most u16 / sqrt(3).
+// 4. A product of a score goes through at most 18 roundings (one of its query, a chain of 16 sums,
+// a
+//    sum of two chains), each of a sum of products of independent signs: the standard deviation is
+//      d16 <= u16 / sqrt(3) * sqrt(18 * sum_d (scale q_d k_d)^2).
+//    A soft-cap only makes it smaller. The output moves by at most 2 * max_v times it.
+// 5. A chunk of 64 rows goes through 64 + 3 roundings of sums of at most its weight times max_v,
+// and
+//    one of each probability: a standard deviation of u16 / sqrt(3) * sqrt(68) * max_v.
+// 6. Probabilities below 2^-10 of their chunk's largest lose digits: 64 * 2^-25 / 2^-4 at most.
+
 #pragma once
 
 #include <cmath>
@@ -29,7 +43,12 @@ struct ErrorTerms {
   double largest_dot = 0;  // max over rows of sum_d |scale q_d k_d|
   double soft_cap = 0;
   double largest_bias = 0;  // max of |slope x distance|
+  bool is_half = false;
+  double largest_square = 0;  // max over rows of sum_d (scale q_d k_d)^2
 };
+
+inline constexpr double kHalfSigmas = 6;
+inline constexpr double kHalfSigma = 0x1p-11 / 1.7320508075688772;  // u16 / sqrt(3)
 
 inline double gamma(double n) {
   const double u = std::ldexp(1.0, -24);
@@ -46,14 +65,23 @@ inline double weight_error(const ErrorTerms& terms) {
   return std::expm1(2 * score_error(terms) + 30 * u * std::log(2.0)) + std::ldexp(1.0, -21);
 }
 
+inline double half_score_error(const ErrorTerms& terms) {
+  return terms.is_half ? kHalfSigmas * kHalfSigma * std::sqrt(18 * terms.largest_square) : 0;
+}
+inline double half_value_error(const ErrorTerms& terms) {
+  return terms.is_half ? kHalfSigmas * kHalfSigma * std::sqrt(68.0) + 0x1p-15 : 0;
+}
+
 // Bound of |out - exact| as a factor of the largest |v|.
 inline double output_tolerance(const ErrorTerms& terms) {
-  return 2 * (weight_error(terms) + gamma(static_cast<double>(terms.rows) + 8));
+  return 2 * half_score_error(terms) + half_value_error(terms) +
+         2 * (weight_error(terms) + gamma(static_cast<double>(terms.rows) + 8));
 }
 
 // Bound of |lse - exact|: the scores', the sum's, and the rounding of the result itself.
 inline double lse_tolerance(const ErrorTerms& terms, double lse) {
-  return 2 * score_error(terms) + weight_error(terms) + gamma(static_cast<double>(terms.rows) + 8) +
+  return half_score_error(terms) + half_value_error(terms) + 2 * score_error(terms) +
+         weight_error(terms) + gamma(static_cast<double>(terms.rows) + 8) +
          gamma(4) * std::fabs(lse) + 1e-6;
 }
 
