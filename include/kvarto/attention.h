@@ -88,7 +88,9 @@ struct PrefillCall {
 
 // What really ran.
 struct AttentionReport {
-  std::string_view kernel;  // e.g. "dense_tiles", "dense_rows"
+  // "dense_tiles" or "dense_rows"; "_fill_k", "_fill_v", "_fill_kv" behind it say whose rows were
+  // decoded into f32 first.
+  std::string_view kernel;
   std::string_view isa;     // "scalar", "avx2", "avx512", "avx512fp16"
   std::string_view layout;  // "hardware" or "generic"
   std::string_view arith;   // "f32", "f16"

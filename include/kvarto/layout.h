@@ -28,8 +28,9 @@ enum class RowOrder : std::uint8_t {
 // Rows of one transposed tile: the f32 lanes of a 512-bit vector.
 inline constexpr std::uint32_t kTileRows = 16;
 
-// Layout of one stream in a block. Strides in bytes, scales apart (they follow all payload of the
-// block slice, in the order [head][row] for kHead* and [row][head] for kRowHead).
+// Layout of one stream in a block, in bytes. The scales of a codec lie in its rows, as the codec
+// writes them (codec.h); those of streams with `scales_in_footer` follow all rows of the block, in
+// the order [head][row] for kHead* and [row][head] for kRowHead.
 struct StreamLayout {
   RowOrder order = RowOrder::kRowHead;
   std::uint64_t head_stride_bytes = 0;  // between heads: inside a row (kRowHead) or of a block
@@ -38,8 +39,9 @@ struct StreamLayout {
 
 // Chooses the order for a single-field stream of `rows_per_block` rows. `is_key` says that the
 // stream is multiplied with queries (its rows are summed over elements), else it is accumulated.
-// Transposed tiles need rows_per_block to be a multiple of kTileRows and a stream that is read in
-// runs (access all or window); every other case under kHardware is kHeadRow. Never changes bytes.
+// Transposed tiles need a codec without scales that kernels read directly (f32, f16, bf16),
+// rows_per_block to be a multiple of kTileRows and a stream that is read in runs (access all or
+// window); every other case under kHardware is kHeadRow. Never changes bytes.
 [[nodiscard]] StreamLayout choose_layout(const Stream& stream, bool is_key, Layout layout,
                                          std::uint64_t rows_per_block);
 

@@ -151,6 +151,10 @@ struct RowBytes {
 };
 [[nodiscard]] RowBytes row_bytes(const Stream& stream);
 
+// Bytes of one head of a field that lie in its row: all of them, or the elements alone where the
+// scales of a block follow its rows.
+[[nodiscard]] std::uint64_t head_bytes_in_row(const Stream& stream, const Field& field);
+
 // Rows of `stream` that exist and are visible to the next step after `tokens` tokens: whole rows
 // only (floor), at most the window. Borrowed streams have their owner's rows.
 [[nodiscard]] std::uint64_t resident_rows(const Stream& stream, std::uint64_t tokens);

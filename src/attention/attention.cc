@@ -16,13 +16,25 @@ namespace {
 
 constexpr std::uint32_t kMaxThreads = 1024;
 
-AttentionReport start_report(const CacheView& view, const ChosenArith& chosen,
+// Decode; prefill fills slabs for every format.
+std::string_view kernel_name(const CacheView& view, const PassShape& shape) {
+  const bool fills_k = shape.k_fill != nullptr;
+  const bool fills_v = shape.v_fill != nullptr;
+  if (view.k.layout.order == RowOrder::kHeadTiles) {
+    return fills_v ? "dense_tiles_fill_v" : "dense_tiles";
+  }
+  if (fills_k && fills_v) return "dense_rows_fill_kv";
+  if (fills_k || fills_v) return fills_k ? "dense_rows_fill_k" : "dense_rows_fill_v";
+  return "dense_rows";
+}
+
+AttentionReport start_report(const CacheView& view, const PassShape& shape, Arith arith,
                              std::size_t num_threads) {
   AttentionReport report;
-  report.kernel = view.k.layout.order == RowOrder::kHeadTiles ? "dense_tiles" : "dense_rows";
-  report.isa = chosen.kernels->name;
+  report.kernel = kernel_name(view, shape);
+  report.isa = shape.kernels->name;
   report.layout = layout_of(view);
-  report.arith = arith_name(chosen.arith);
+  report.arith = arith_name(arith);
   report.num_threads = num_threads;
   return report;
 }
@@ -104,7 +116,8 @@ Result<AttentionReport> decode_with(RunnerState& state, const DecodeCall& call) 
   work.scratch = state.scratch;
   work.parts = &state.parts;
   work.observer = state.observer;
-  AttentionReport report = start_report(call.view, chosen, state.pool.num_threads());
+  AttentionReport report =
+      start_report(call.view, work.shape, chosen.arith, state.pool.num_threads());
   run_decode(work, visible, report);
   return report;
 }
@@ -153,7 +166,8 @@ Result<AttentionReport> prefill_with(RunnerState& state, const PrefillCall& call
   work.call = &call;
   work.pool = &state.pool;
   work.scratch = state.scratch;
-  AttentionReport report = start_report(call.view, chosen, state.pool.num_threads());
+  AttentionReport report =
+      start_report(call.view, work.shape, chosen.arith, state.pool.num_threads());
   run_prefill(work, report);
   return report;
 }

@@ -9,19 +9,40 @@
 namespace kvarto {
 namespace {
 
-Result<Element> element_of(const StreamView& stream, std::string_view name) {
+// How the kernels read a stream: elements of the cache, or of an f32 slab that is filled first.
+struct StreamReading {
+  Element element = Element::kF32;
+  DecodeFunction fill = nullptr;
+};
+
+Result<StreamReading> reading_of(const StreamView& stream, std::string_view name,
+                                 const KernelTable& kernels) {
   switch (stream.codec) {
     case Codec::kF32:
-      return Element::kF32;
+      return StreamReading{Element::kF32, nullptr};
     case Codec::kF16:
-      return Element::kF16;
+      return StreamReading{Element::kF16, nullptr};
     case Codec::kBF16:
-      return Element::kBF16;
+      return StreamReading{Element::kBF16, nullptr};
     default:
       break;
   }
-  return fail(ErrorCode::kUnsupported, fmt::format("{}: codec: found {}, expected f32, f16 or bf16",
-                                                   name, codec_info(stream.codec).name));
+  const CodecInfo& info = codec_info(stream.codec);
+  const DecodeFunction fill = kernels.decode[static_cast<std::size_t>(stream.codec)];
+  if (fill == nullptr) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: codec: found {}, which attention cannot read", name, info.name));
+  }
+  if (stream.layout.order == RowOrder::kHeadTiles) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: layout: found tiles of {}, expected rows", name, info.name));
+  }
+  if (!info.is_partial_group_allowed && stream.width % info.group_elements != 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: width: found {}, expected a multiple of {} for {}", name,
+                            stream.width, info.group_elements, info.name));
+  }
+  return StreamReading{Element::kF32, fill};
 }
 
 Status check_stream(const StreamView& stream, std::string_view name) {
@@ -115,8 +136,14 @@ Result<PassShape> check_call(const CallShape& call, const KernelTable& kernels) 
   }
   PassShape shape;
   shape.kernels = &kernels;
-  KVARTO_TRY(shape.k_element, element_of(view.k, "k"));
-  KVARTO_TRY(shape.v_element, element_of(view.v, "v"));
+  KVARTO_TRY(const StreamReading k, reading_of(view.k, "k", kernels));
+  KVARTO_TRY(const StreamReading v, reading_of(view.v, "v", kernels));
+  shape.k_element = k.element;
+  shape.k_fill = k.fill;
+  shape.k_row_bytes = codec_bytes(view.k.codec, view.k.width).total();
+  shape.v_element = v.element;
+  shape.v_fill = v.fill;
+  shape.v_row_bytes = codec_bytes(view.v.codec, view.v.width).total();
   shape.is_tiled = view.k.layout.order == RowOrder::kHeadTiles;
   shape.qk_dim = view.k.width;
   shape.v_dim = view.v.width;

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "attention/call_check.h"
+#include "attention/fill.h"
 #include "attention/partial_result.h"
 #include "attention/split_plan.h"
 
@@ -112,6 +113,7 @@ class Decoder {
       scratch.states.reserve(item_floats(i));
       scratch.queries.reserve(num_padded * work_.shape.q_stride * view_.k.heads);
       scratch.scores.reserve(num_padded * kChunkRows);
+      scratch.slab.reserve(slab_floats(work_.shape));
       scratch.rows.reserve(num_padded);
       scratch.distances.reserve(num_padded);
       if (!work_.call->options.alibi_slopes.empty()) {
@@ -201,6 +203,8 @@ class Decoder {
         args.q = scratch.queries.reserve(0) +
                  std::size_t{queries.num_padded} * work_.shape.q_stride * head;
         args.scores = scratch.scores.reserve(0);
+        args.slab = scratch.slab.reserve(0);
+        args.slab_chunk = &scratch.slab_chunk;
         if (!scratch.slopes.empty()) {
           args.slopes = scratch.slopes.data() + std::size_t{queries.num_padded} * head;
         }

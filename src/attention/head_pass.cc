@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "attention/fill.h"
+
 namespace kvarto {
 
 std::vector<QueryTile> tile_queries(std::uint32_t num_queries) {
@@ -126,7 +128,7 @@ void accumulate_tiles(const PassShape& shape, std::span<const QueryTile> tiles,
 
 void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args,
               const HeadState& state) {
-  score_tiles(shape, tiles, args);
+  score_tiles(shape, tiles, shape.k_fill != nullptr ? with_filled_keys(shape, args) : args);
   SoftmaxArgs softmax;
   softmax.scores = args.scores;
   softmax.num_queries = tiles.back().first + tiles.back().size;
@@ -142,7 +144,8 @@ void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const Pa
   softmax.sum = state.sum;
   softmax.share = state.share;
   shape.kernels->softmax(softmax);
-  accumulate_tiles(shape, tiles, args, state);
+  accumulate_tiles(shape, tiles, shape.v_fill != nullptr ? with_filled_values(shape, args) : args,
+                   state);
 }
 
 }  // namespace kvarto

@@ -25,8 +25,13 @@ struct QueryTile {
 // What is the same for every pass of one call.
 struct PassShape {
   const KernelTable* kernels = nullptr;
-  Element k_element{};
+  Element k_element{};  // that kernels read: of the cache, or of the slab
   Element v_element{};
+  // Formats that kernels do not read: decode rows into an f32 slab first. Null: read in place.
+  DecodeFunction k_fill = nullptr;
+  DecodeFunction v_fill = nullptr;
+  std::uint64_t k_row_bytes = 0;  // of one head
+  std::uint64_t v_row_bytes = 0;
   bool is_tiled = false;  // keys in transposed tiles
   std::uint32_t qk_dim = 0;
   std::uint32_t v_dim = 0;
@@ -66,6 +71,8 @@ struct PassArgs {
   const RowChunk* next_chunk = nullptr;  // rows that the next pass reads; null: no prefetch
   const std::byte* next_k = nullptr;
   const std::byte* next_v = nullptr;
+  float* slab = nullptr;                       // slab_floats(); for formats that are filled
+  RowChunk* slab_chunk = nullptr;              // scratch, likewise
   const float* q = nullptr;                    // packed
   float* scores = nullptr;                     // [num_padded][kChunkRows]
   const float* slopes = nullptr;               // [num_padded], log2 units; null: no ALiBi

@@ -35,7 +35,14 @@ class Prefiller {
       slab_shape_.k_element = Element::kF32;
       slab_shape_.v_element = Element::kF32;
       slab_shape_.is_tiled = true;
+      slab_shape_.k_fill = nullptr;
+      slab_shape_.v_fill = nullptr;
     }
+    const auto decoder = [&](const StreamView& stream) {
+      return work_.shape.kernels->decode[static_cast<std::size_t>(stream.codec)];
+    };
+    k_to_f32_ = decoder(view_.k);
+    v_to_f32_ = decoder(view_.v);
     std::uint64_t query = 0;
     for (std::uint32_t s = 0; s < view_.sequences.size(); ++s) {
       query_begin_.push_back(query);
@@ -173,24 +180,20 @@ class Prefiller {
     const std::size_t tile_floats = std::size_t{kKeyTileRows} * work_.shape.qk_dim;
     float* keys = scratch.keys.reserve(kChunkRows / kKeyTileRows * tile_floats);
     const std::byte* k = view_.k.base + head * view_.k.layout.head_stride_bytes;
-    const ToF32Function k_to_f32 =
-        work_.shape.kernels->to_f32[static_cast<std::size_t>(work_.shape.k_element)];
     for (std::uint32_t tile = 0; tile < slab.num_keys; ++tile) {
       slab.k[tile] = tile * tile_floats * sizeof(float);
       if (work_.shape.is_tiled) {
-        k_to_f32(k + chunk.k[tile], keys + tile * tile_floats, tile_floats);
+        k_to_f32_(k + chunk.k[tile], keys + tile * tile_floats, tile_floats);
       } else {
         transpose_rows(k, chunk, tile, keys + tile * tile_floats, scratch);
       }
     }
     float* values = scratch.values.reserve(std::size_t{kChunkRows} * work_.shape.acc_stride);
     const std::byte* v = view_.v.base + head * view_.v.layout.head_stride_bytes;
-    const ToF32Function v_to_f32 =
-        work_.shape.kernels->to_f32[static_cast<std::size_t>(work_.shape.v_element)];
     for (std::uint32_t row = chunk.first_row; row < chunk.end_row; ++row) {
       slab.v[row] = std::uint64_t{row} * work_.shape.acc_stride * sizeof(float);
-      v_to_f32(v + chunk.v[row], values + std::size_t{row} * work_.shape.acc_stride,
-               work_.shape.v_dim);
+      v_to_f32_(v + chunk.v[row], values + std::size_t{row} * work_.shape.acc_stride,
+                work_.shape.v_dim);
     }
   }
 
@@ -206,8 +209,8 @@ class Prefiller {
     args.tile = keys;
     for (std::uint32_t r = 0; r < args.num_rows; ++r) {
       row_starts[r] = rows + std::size_t{r} * stride;
-      work_.shape.kernels->to_f32[static_cast<std::size_t>(work_.shape.k_element)](
-          k + chunk.k[tile * kKeyTileRows + r], rows + std::size_t{r} * stride, work_.shape.qk_dim);
+      k_to_f32_(k + chunk.k[tile * kKeyTileRows + r], rows + std::size_t{r} * stride,
+                work_.shape.qk_dim);
     }
     work_.shape.kernels->transpose(args);
   }
@@ -257,6 +260,8 @@ class Prefiller {
   std::uint32_t group_size_;
   std::uint32_t item_positions_;
   PassShape slab_shape_;
+  DecodeFunction k_to_f32_ = nullptr;
+  DecodeFunction v_to_f32_ = nullptr;
   std::vector<std::uint64_t> query_begin_;  // by sequence
   std::vector<PrefillItem> items_;
 };

@@ -17,6 +17,7 @@ struct ThreadScratch {
   AlignedFloats queries;  // packed
   AlignedFloats states;
   AlignedFloats scores;
+  AlignedFloats slab;      // decode: rows of formats that kernels do not read
   AlignedFloats keys;      // f32 slabs of prefill: tiles,
   AlignedFloats values;    // rows,
   AlignedFloats key_rows;  // and rows that become a tile
@@ -26,6 +27,7 @@ struct ThreadScratch {
   std::vector<float> distances;
   std::vector<const float*> rows;
   RowChunk chunks[2];
+  RowChunk slab_chunk;
 };
 
 struct RunnerState {

@@ -9,18 +9,19 @@ namespace {
 
 // ggml sizes: ggml/src/ggml-common.h (block_q8_0 34 B, block_q5_1 24 B, block_q5_0 22 B,
 // block_q4_1 20 B, block_q4_0 and block_iq4_nl 18 B per 32 elements).
-constexpr std::array<CodecInfo, 22> kCodecs = {{
+constexpr std::array<CodecInfo, kNumCodecs> kCodecs = {{
     {Codec::kF32, "f32", 32, 1, 0, true, "IEEE 754 binary32"},
     {Codec::kF16, "f16", 16, 1, 0, true, "IEEE 754 binary16"},
     {Codec::kBF16, "bf16", 16, 1, 0, true, "upper half of binary32, nearest even"},
     {Codec::kFp8E4M3, "fp8_e4m3", 8, 1, 0, true, "OCP 8-bit floating point specification, E4M3"},
     {Codec::kFp8E5M2, "fp8_e5m2", 8, 1, 0, true, "OCP 8-bit floating point specification, E5M2"},
-    {Codec::kQ8_0, "q8_0", 8, 32, 2, false, "ggml block_q8_0: f16 scale, 32 int8"},
-    {Codec::kQ5_1, "q5_1", 5, 32, 4, false, "ggml block_q5_1: f16 scale and minimum"},
-    {Codec::kQ5_0, "q5_0", 5, 32, 2, false, "ggml block_q5_0: f16 scale"},
-    {Codec::kQ4_1, "q4_1", 4, 32, 4, false, "ggml block_q4_1: f16 scale and minimum"},
-    {Codec::kQ4_0, "q4_0", 4, 32, 2, false, "ggml block_q4_0: f16 scale"},
-    {Codec::kIq4Nl, "iq4_nl", 4, 32, 2, false, "ggml block_iq4_nl: f16 scale, 16-entry table"},
+    {Codec::kQ8_0, "q8_0", 8, 32, 2, false, "ggml block_q8_0: f16 scale, 32 int8", true},
+    {Codec::kQ5_1, "q5_1", 5, 32, 4, false, "ggml block_q5_1: f16 scale and minimum", true},
+    {Codec::kQ5_0, "q5_0", 5, 32, 2, false, "ggml block_q5_0: f16 scale", true},
+    {Codec::kQ4_1, "q4_1", 4, 32, 4, false, "ggml block_q4_1: f16 scale and minimum", true},
+    {Codec::kQ4_0, "q4_0", 4, 32, 2, false, "ggml block_q4_0: f16 scale", true},
+    {Codec::kIq4Nl, "iq4_nl", 4, 32, 2, false, "ggml block_iq4_nl: f16 scale, 16-entry table",
+     true},
     {Codec::kInt8, "int8", 8, 0, 4, true, "vLLM int8_per_token_head: f32 scale per token and head"},
     {Codec::kInt4, "int4", 4, 128, 4, true, "as int8 with 4 bits, f32 scale per 128 elements"},
     {Codec::kNvfp4, "nvfp4", 4, 16, 1, false, "NVIDIA NVFP4: e2m1, e4m3 scale per 16"},

@@ -30,6 +30,19 @@ StreamView view_of(const TrackStore& store, const SliceArray& slice, const Field
           .width = field.width};
 }
 
+Status check_coded(const SliceShape& shape, const std::string& name, const KernelTable& kernels) {
+  if (shape.is_coded_by(kernels)) return {};
+  std::string fields;
+  for (const FieldShape& field : shape.fields) {
+    fields += fmt::format("{}{} x {}", fields.empty() ? "" : " + ", field.width,
+                          codec_info(field.codec).name);
+  }
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("stream {}: heads of {}, expected codecs that can be written, with "
+                          "scales of at most {} elements",
+                          name, fields, kMaxCodedWidth));
+}
+
 }  // namespace
 
 Result<StreamId> KvCache::find_stream(std::uint32_t layer, std::string_view name) const {
@@ -86,12 +99,12 @@ Status KvCache::write(SequenceId sequence, StreamId stream, std::uint64_t first_
   KVARTO_TRY(const std::uint32_t slot, impl.slot_of(sequence));
   KVARTO_TRY(const SliceArray* slice, impl.slice_of(stream));
   const std::string& name = impl.model.groups[slice->group].streams[slice->stream].name;
-  if (!slice->shape.is_plain() || !is_plain(source.codec)) {
-    return fail(
-        ErrorCode::kUnsupported,
-        fmt::format("stream {}: writing {} rows from {}, expected f32, f16 or bf16", name,
-                    codec_info(slice->shape.fields[0].codec).name, codec_info(source.codec).name));
+  if (!is_plain(source.codec)) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("stream {}: writing from {}, expected f32, f16 or bf16", name,
+                            codec_info(source.codec).name));
   }
+  KVARTO_CHECK_OK(check_coded(slice->shape, name, *impl.kernels));
   const std::uint64_t row_bytes =
       slice->shape.row_elements() * codec_info(source.codec).element_bits / 8;
   if (source.bytes.size() % row_bytes != 0) {
@@ -135,11 +148,7 @@ Status KvCache::read(SequenceId sequence, StreamId stream, std::uint64_t first_r
   KVARTO_TRY(const std::uint32_t slot, impl.slot_of(sequence));
   KVARTO_TRY(const SliceArray* slice, impl.slice_of(stream));
   const std::string& name = impl.model.groups[slice->group].streams[slice->stream].name;
-  if (!slice->shape.is_plain()) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("stream {}: reading {} rows, expected f32, f16 or bf16", name,
-                            codec_info(slice->shape.fields[0].codec).name));
-  }
+  KVARTO_CHECK_OK(check_coded(slice->shape, name, *impl.kernels));
   const std::uint64_t elements = slice->shape.row_elements();
   if (out.size() % elements != 0) {
     return fail(ErrorCode::kInvalidArgument,
@@ -157,7 +166,7 @@ Status KvCache::read(SequenceId sequence, StreamId stream, std::uint64_t first_r
   for (std::uint64_t done = 0; done < count;) {
     KVARTO_TRY(Impl::RowPlace place, impl.place_of(*slice, slot, first_row + done));
     place.rows.count = std::min(place.rows.count, count - done);
-    read_rows(slice->shape, impl.slice_begin(*slice, place.block), place.rows, to);
+    read_rows(slice->shape, {impl.slice_begin(*slice, place.block), place.rows}, to, *impl.kernels);
     to += place.rows.count * elements;
     done += place.rows.count;
   }

@@ -127,7 +127,7 @@ void write_head(const FieldShape& field, const std::byte* from, Codec from_codec
   }
 }
 
-// Reads one head of one row.
+// Reads one head of one row whose elements have no scales.
 void read_head(const FieldShape& field, const std::byte* from, std::uint64_t step_bytes,
                float* out) {
   for (std::uint32_t i = 0; i < field.width; ++i, from += step_bytes) {
@@ -141,81 +141,76 @@ void read_head(const FieldShape& field, const std::byte* from, std::uint64_t ste
   }
 }
 
-FieldShape field_shape(const Field& field) {
-  const CodecInfo& info = codec_info(field.codec);
-  FieldShape shape;
-  shape.codec = field.codec;
-  shape.heads = field.heads;
-  shape.width = field.width;
-  shape.head_bytes = codec_bytes(field.codec, field.width).payload;
-  shape.unit_bytes = info.element_bits % 8 == 0 ? info.element_bits / 8 : 1;
-  return shape;
+// One head of one row of a slice.
+struct RowHead {
+  std::uint64_t row = 0;
+  std::uint32_t head = 0;
+};
+
+struct CodedHead {
+  const SliceShape& shape;
+  const FieldShape& field;
+  RowHead at;
+
+  [[nodiscard]] std::uint64_t place() const {
+    return place_of(field, at.row, at.head).offset_bytes;
+  }
+  [[nodiscard]] std::uint64_t scale_place() const {
+    const FooterShape& footer = shape.footer;
+    if (footer.heads != 1) return footer_place(footer, shape.rows, at.row, at.head);
+    return footer_place(footer, shape.rows, at.row, 0) + field.scale_offset_bytes +
+           at.head * field.scale_bytes;
+  }
+};
+
+// The image of a head is what its codec writes: all its bytes, scales included, side by side.
+// Layouts move images and never look into them.
+constexpr std::size_t kMaxImageBytes = std::size_t{kMaxCodedWidth} * 2;
+
+void store_image(const CodedHead& to, const std::byte* image, std::byte* slice) {
+  std::memcpy(slice + to.place(), image, to.field.head_bytes);
+  if (to.field.scale_bytes == 0) return;
+  std::memcpy(slice + to.scale_place(), image + to.field.head_bytes, to.field.scale_bytes);
 }
 
-bool is_read_as_one(const Stream& stream) {
-  if (stream.row_pad_bytes != 0 || stream.block_align_bytes != 1) return false;
-  return std::all_of(stream.fields.begin(), stream.fields.end(), [&](const Field& field) {
-    return field.heads == 1 && is_plain(field.codec) && field.codec == stream.fields[0].codec;
-  });
+void load_image(const CodedHead& from, const std::byte* slice, std::byte* image) {
+  std::memcpy(image, slice + from.place(), from.field.head_bytes);
+  if (from.field.scale_bytes == 0) return;
+  std::memcpy(image + from.field.head_bytes, slice + from.scale_place(), from.field.scale_bytes);
 }
 
-SliceShape row_by_row_shape(const Stream& stream, std::uint64_t rows) {
-  SliceShape shape;
-  shape.rows = rows;
-  const RowBytes row = row_bytes(stream);
-  const std::uint64_t stride = stream.scales_in_footer ? row.payload : row.total();
-  std::uint64_t offset = 0;
-  for (const Field& field : stream.fields) {
-    FieldShape part = field_shape(field);
-    const CodecBytes head = codec_bytes(field.codec, field.width);
-    const std::uint64_t head_stride = stream.scales_in_footer ? head.payload : head.total();
-    part.offset_bytes = offset;
-    part.layout = {
-        .order = RowOrder::kRowHead, .head_stride_bytes = head_stride, .row_stride_bytes = stride};
-    offset += head_stride * field.heads;
-    shape.fields.push_back(part);
-  }
-  if (stream.scales_in_footer) {
-    shape.footer = {.offset_bytes = stride * rows, .piece_bytes = row.scales + row.padding};
-  }
-  return shape;
+// Whether the bytes of a head lie side by side in the slice.
+bool has_image(const FieldShape& field) {
+  return field.scale_bytes == 0 && field.layout.order != RowOrder::kHeadTiles;
+}
+
+// One head of elements without scales, at any address.
+struct PlainHead {
+  const std::byte* begin = nullptr;
+  Codec codec = Codec::kF32;
+};
+
+void write_coded_head(const CodedHead& to, const PlainHead& source, std::byte* slice,
+                      const KernelTable& kernels) {
+  alignas(64) float slab[kMaxCodedWidth];
+  kernels.decode[static_cast<std::size_t>(source.codec)](source.begin, slab, to.field.width);
+  const EncodeFunction encode = kernels.encode[static_cast<std::size_t>(to.field.codec)];
+  if (has_image(to.field)) return encode(slab, slice + to.place(), to.field.width);
+  std::byte image[kMaxImageBytes];
+  encode(slab, image, to.field.width);
+  store_image(to, image, slice);
+}
+
+void read_coded_head(const CodedHead& from, const std::byte* slice, float* out,
+                     const KernelTable& kernels) {
+  const DecodeFunction decode = kernels.decode[static_cast<std::size_t>(from.field.codec)];
+  if (has_image(from.field)) return decode(slice + from.place(), out, from.field.width);
+  std::byte image[kMaxImageBytes];
+  load_image(from, slice, image);
+  decode(image, out, from.field.width);
 }
 
 }  // namespace
-
-bool SliceShape::is_plain() const {
-  return std::all_of(fields.begin(), fields.end(),
-                     [](const FieldShape& field) { return kvarto::is_plain(field.codec); });
-}
-
-std::uint64_t SliceShape::row_elements() const {
-  std::uint64_t elements = 0;
-  for (const FieldShape& field : fields) elements += std::uint64_t{field.heads} * field.width;
-  return elements;
-}
-
-SliceShape slice_shape(const Stream& stream, bool is_key, Layout layout, std::uint64_t rows) {
-  const bool is_merged = stream.fields.size() > 1 && is_read_as_one(stream);
-  if (stream.fields.size() > 1 && !is_merged) return row_by_row_shape(stream, rows);
-  Stream single = stream;
-  if (is_merged) {
-    for (std::size_t i = 1; i < stream.fields.size(); ++i) {
-      single.fields[0].width += stream.fields[i].width;
-    }
-    single.fields.resize(1);
-  }
-  SliceShape shape;
-  shape.rows = rows;
-  FieldShape field = field_shape(single.fields[0]);
-  field.layout = choose_layout(single, is_key && !is_merged, layout, rows);
-  const RowBytes row = row_bytes(single);
-  shape.footer = {.offset_bytes = row.payload * rows,
-                  .piece_bytes = codec_bytes(field.codec, field.width).scales,
-                  .heads = field.heads,
-                  .is_head_major = field.layout.order != RowOrder::kRowHead};
-  shape.fields = {field};
-  return shape;
-}
 
 void clear_rows(const SliceShape& shape, std::byte* slice, RowRun rows) {
   if (shape.fields.size() > 1) {
@@ -252,20 +247,31 @@ void write_rows(const SliceShape& shape, std::byte* slice, RowRun rows, const So
     // Head by head: the rows of one head share the lines of its tiles.
     for (std::uint32_t head = 0; head < field.heads; ++head) {
       for (std::uint64_t i = 0; i < rows.count; ++i) {
-        write_head(field, field_begin + i * row_stride, source.codec,
-                   {slice, place_of(field, rows.first + i, head)}, kernels);
+        const std::byte* from = field_begin + i * row_stride;
+        const RowHead at{rows.first + i, head};
+        if (is_plain(field.codec)) {
+          write_head(field, from, source.codec, {slice, place_of(field, at.row, head)}, kernels);
+        } else {
+          write_coded_head({shape, field, at}, {from, source.codec}, slice, kernels);
+        }
       }
       field_begin += field.width * element_bytes;
     }
   }
 }
 
-void read_rows(const SliceShape& shape, const std::byte* slice, RowRun rows, float* out) {
-  for_each_head(shape, rows, [&](const FieldShape& field, std::uint64_t row, std::uint32_t head) {
-    const HeadPlace place = place_of(field, row, head);
-    read_head(field, slice + place.offset_bytes, place.step_bytes, out);
-    out += field.width;
-  });
+void read_rows(const SliceShape& shape, const ReadRows& from, float* out,
+               const KernelTable& kernels) {
+  for_each_head(shape, from.rows,
+                [&](const FieldShape& field, std::uint64_t row, std::uint32_t head) {
+                  if (is_plain(field.codec)) {
+                    const HeadPlace place = place_of(field, row, head);
+                    read_head(field, from.slice + place.offset_bytes, place.step_bytes, out);
+                  } else {
+                    read_coded_head({shape, field, {row, head}}, from.slice, out, kernels);
+                  }
+                  out += field.width;
+                });
 }
 
 void copy_row(const SliceShape& shape, const std::byte* from, std::uint64_t from_row, std::byte* to,

@@ -18,11 +18,14 @@ struct FieldShape {
   Codec codec{};
   std::uint32_t heads = 0;
   std::uint32_t width = 0;       // elements a head
-  std::uint64_t head_bytes = 0;  // payload of one head
+  std::uint64_t head_bytes = 0;  // of one head in its row
   // What kHeadTiles transposes: an element, or a byte of packed elements.
   std::uint32_t unit_bytes = 1;
   std::uint64_t offset_bytes = 0;  // of row 0, head 0 in the slice
   StreamLayout layout;
+  // Scales of one head that lie in the footer, and where those of head 0 begin in a piece of it.
+  std::uint64_t scale_bytes = 0;
+  std::uint64_t scale_offset_bytes = 0;
 };
 
 // Scales (and padding) that do not lie inside the rows: one piece for each row, or each row and
@@ -38,8 +41,8 @@ struct SliceShape {
   std::uint64_t rows = 0;
   std::vector<FieldShape> fields;
   FooterShape footer;
-  // Whether write and read are possible: all fields f32, f16 or bf16.
-  [[nodiscard]] bool is_plain() const;
+  // Whether write and read are possible: `kernels` have the codecs of all fields.
+  [[nodiscard]] bool is_coded_by(const KernelTable& kernels) const;
   // Elements of one row, all fields and heads.
   [[nodiscard]] std::uint64_t row_elements() const;
 };
@@ -47,6 +50,10 @@ struct SliceShape {
 [[nodiscard]] constexpr bool is_plain(Codec codec) {
   return codec == Codec::kF32 || codec == Codec::kF16 || codec == Codec::kBF16;
 }
+
+// The widest head of a codec with scales that can be written and read: it goes through scratch
+// memory of this many floats.
+inline constexpr std::uint32_t kMaxCodedWidth = 4096;
 
 // The shape of a slice of `rows` rows. Fields of one plain codec and one head each become one; rows
 // of several other fields stay row by row with the scales behind each field, or all in the footer
@@ -69,13 +76,19 @@ struct SourceRows {
   Codec codec = Codec::kF32;
 };
 
-// Writes rows, rounded to nearest even where the slice's codec is narrower.
-// Requires: shape.is_plain().
+// Writes rows, encoded as the slice's codecs say. Requires: shape.is_coded_by(kernels).
 void write_rows(const SliceShape& shape, std::byte* slice, RowRun rows, const SourceRows& source,
                 const KernelTable& kernels);
 
-// Reads rows as f32, [count][row_elements]. Requires: shape.is_plain().
-void read_rows(const SliceShape& shape, const std::byte* slice, RowRun rows, float* out);
+// Rows of one slice to be read.
+struct ReadRows {
+  const std::byte* slice = nullptr;
+  RowRun rows;
+};
+
+// Reads rows as f32, [count][row_elements]. Requires: shape.is_coded_by(kernels).
+void read_rows(const SliceShape& shape, const ReadRows& from, float* out,
+               const KernelTable& kernels);
 
 // Copies row `from_row` of one slice to row `to_row` of another of the same shape; they may be the
 // same slice.

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -19,14 +20,17 @@ namespace kvarto {
 
 namespace scalar {
 void fill_table(KernelTable& table);
-}
+void fill_codecs(KernelTable& table);
+}  // namespace scalar
 #if KVARTO_HAS_X86
 namespace avx2 {
 void fill_table(KernelTable& table);
-}
+void fill_codecs(KernelTable& table);
+}  // namespace avx2
 namespace avx512 {
 void fill_table(KernelTable& table);
-}
+void fill_codecs(KernelTable& table);
+}  // namespace avx512
 namespace avx512vnni {
 PeakLoop peak_loop();
 }
@@ -108,15 +112,33 @@ std::vector<Isa> find_isas() {
   return isas;
 }
 
+// The codecs that are elements without scales.
+void fill_plain_codecs(KernelTable& table) {
+  constexpr std::pair<Codec, Element> kPlain[] = {
+      {Codec::kF32, Element::kF32}, {Codec::kF16, Element::kF16}, {Codec::kBF16, Element::kBF16}};
+  for (const auto& [codec, element] : kPlain) {
+    table.encode[static_cast<int>(codec)] = table.from_f32[static_cast<int>(element)];
+    table.decode[static_cast<int>(codec)] = table.to_f32[static_cast<int>(element)];
+  }
+}
+
 std::array<KernelTable, 3> fill_tables() {
   std::array<KernelTable, 3> tables;
   scalar::fill_table(tables[0]);
+  scalar::fill_codecs(tables[0]);
 #if KVARTO_HAS_X86
   for (const Isa isa : supported_isas()) {
-    if (isa == Isa::kAvx2) avx2::fill_table(tables[1]);
-    if (isa == Isa::kAvx512) avx512::fill_table(tables[2]);
+    if (isa == Isa::kAvx2) {
+      avx2::fill_table(tables[1]);
+      avx2::fill_codecs(tables[1]);
+    }
+    if (isa == Isa::kAvx512) {
+      avx512::fill_table(tables[2]);
+      avx512::fill_codecs(tables[2]);
+    }
   }
 #endif
+  for (KernelTable& table : tables) fill_plain_codecs(table);
   return tables;
 }
 

@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kvarto/codec_id.h"
+
 namespace kvarto {
 
 enum class Isa : std::uint8_t { kScalar, kAvx2, kAvx512 };
@@ -113,10 +115,14 @@ struct PackQueriesArgs {
 };
 using PackQueriesFunction = void (*)(const PackQueriesArgs&);
 
-// Conversions between stored elements and f32, `count` of them. `to_f32` is also the fill of a slab
-// for formats that a kernel does not read directly.
+// Conversions between stored elements and f32, `count` of them.
 using ToF32Function = void (*)(const std::byte* from, float* to, std::size_t count);
 using FromF32Function = void (*)(const float* from, std::byte* to, std::size_t count);
+// One head of one row, `count` elements, to and from its bytes: the blocks of a ggml format, or all
+// elements and then all scales. No alignment is asked for. `count` is whole groups where the codec
+// asks for that.
+using EncodeFunction = FromF32Function;
+using DecodeFunction = ToF32Function;
 // Writes one row into a tile [count][16 rows]; `to` is the row's first element.
 using FromF32TileFunction = void (*)(const float* from, std::byte* to, std::size_t count);
 // Transposes `num_rows` <= 16 f32 rows of `dim` elements into a tile [dim][16]; missing rows are 0.
@@ -145,6 +151,8 @@ struct KernelTable {
   ToF32Function to_f32[kNumElements] = {};
   FromF32Function from_f32[kNumElements] = {};
   FromF32TileFunction from_f32_tile[kNumElements] = {};
+  EncodeFunction encode[kNumCodecs] = {};  // by Codec; null: cannot be written
+  DecodeFunction decode[kNumCodecs] = {};
   TransposeFunction transpose = nullptr;
   ReadStreamFunction read_stream = nullptr;
   FmaLoopFunction fma_loop = nullptr;

@@ -100,14 +100,15 @@ const char* axes_of(RowOrder order) {
 
 // Overwrites one row of one block.
 void poison_row(const StreamView& stream, std::byte* slice, std::uint64_t row) {
-  const std::uint64_t element_bytes = codec_info(stream.codec).element_bits / 8;
   const StreamLayout& layout = stream.layout;
+  const std::uint64_t head_bytes = codec_bytes(stream.codec, stream.width).total();
   for (std::uint32_t head = 0; head < stream.heads; ++head) {
     std::byte* begin = slice + head * layout.head_stride_bytes;
     if (layout.order != RowOrder::kHeadTiles) {
-      std::memset(begin + row * layout.row_stride_bytes, 0xFF, stream.width * element_bytes);
+      std::memset(begin + row * layout.row_stride_bytes, 0xFF, head_bytes);
       continue;
     }
+    const std::uint64_t element_bytes = head_bytes / stream.width;  // of a tile: no scales
     begin += row / kTileRows * layout.row_stride_bytes + row % kTileRows * element_bytes;
     for (std::uint32_t i = 0; i < stream.width; ++i) {
       std::memset(begin + i * kTileRows * element_bytes, 0xFF, element_bytes);

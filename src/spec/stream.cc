@@ -19,6 +19,12 @@ RowBytes row_bytes(const Stream& stream) {
   return row;
 }
 
+std::uint64_t head_bytes_in_row(const Stream& stream, const Field& field) {
+  const CodecBytes head = codec_bytes(field.codec, field.width);
+  const bool is_apart = stream.scales_in_footer && !codec_info(field.codec).has_scales_inside;
+  return is_apart ? head.payload : head.total();
+}
+
 namespace {
 
 std::uint64_t born_rows(const Stream& stream, std::uint64_t tokens) {

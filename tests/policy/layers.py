@@ -23,6 +23,7 @@ for composer in COMPOSERS:
 HEADER_PART = {
     "result.h": "base",
     "codec.h": "base",
+    "codec_id.h": "base",
     "hardware_spec.h": "base",
     "stream.h": "spec",
     "model_spec.h": "spec",

@@ -1,0 +1,91 @@
+#include "attention/fill.h"
+
+#include <algorithm>
+
+#include "kvarto/codec.h"
+
+namespace kvarto {
+namespace {
+
+constexpr std::uint64_t kLineBytes = 64;
+
+void prefetch(const std::byte* begin, std::uint64_t num_bytes) {
+  constexpr int kForReading = 0;
+  constexpr int kSecondLevel = 2;
+  for (std::uint64_t at = 0; at < num_bytes; at += kLineBytes) {
+    __builtin_prefetch(begin + at, kForReading, kSecondLevel);
+  }
+}
+
+struct Fill {
+  DecodeFunction decode = nullptr;
+  std::uint32_t width = 0;
+  std::uint64_t row_bytes = 0;
+  std::uint32_t stride = 0;         // floats of a row in the slab
+  const std::byte* rows = nullptr;  // slice of this head
+  const std::uint64_t* offsets = nullptr;
+  const std::byte* next = nullptr;  // null: no prefetch
+  const std::uint64_t* next_offsets = nullptr;
+};
+
+// Fills rows [first, end) and says where they lie.
+void fill_rows(const Fill& fill, std::uint32_t first, std::uint32_t end, float* slab,
+               std::array<std::uint64_t, kChunkRows>& places) {
+  for (std::uint32_t row = first; row < end; ++row) {
+    if (fill.next != nullptr) prefetch(fill.next + fill.next_offsets[row], fill.row_bytes);
+    const std::size_t place = std::size_t{row} * fill.stride;
+    fill.decode(fill.rows + fill.offsets[row], slab + place, fill.width);
+    places[row] = place * sizeof(float);
+  }
+}
+
+}  // namespace
+
+std::size_t slab_floats(const PassShape& shape) {
+  return std::size_t{kChunkRows} * std::max(shape.q_stride, shape.acc_stride);
+}
+
+PassArgs with_filled_keys(const PassShape& shape, const PassArgs& args) {
+  Fill fill;
+  fill.decode = shape.k_fill;
+  fill.width = shape.qk_dim;
+  fill.row_bytes = shape.k_row_bytes;
+  fill.stride = shape.q_stride;
+  fill.rows = args.k;
+  fill.offsets = args.chunk->k.data();
+  if (args.next_chunk != nullptr) {
+    fill.next = args.next_k;
+    fill.next_offsets = args.next_chunk->k.data();
+  }
+  fill_rows(fill, 0, args.chunk->num_keys, args.slab, args.slab_chunk->k);
+  PassArgs filled = args;
+  filled.slab_chunk->num_keys = args.chunk->num_keys;
+  filled.chunk = args.slab_chunk;
+  filled.k = reinterpret_cast<const std::byte*>(args.slab);
+  filled.next_chunk = nullptr;
+  return filled;
+}
+
+PassArgs with_filled_values(const PassShape& shape, const PassArgs& args) {
+  Fill fill;
+  fill.decode = shape.v_fill;
+  fill.width = shape.v_dim;
+  fill.row_bytes = shape.v_row_bytes;
+  fill.stride = shape.acc_stride;
+  fill.rows = args.v;
+  fill.offsets = args.chunk->v.data();
+  if (args.next_chunk != nullptr) {
+    fill.next = args.next_v;
+    fill.next_offsets = args.next_chunk->v.data();
+  }
+  fill_rows(fill, args.chunk->first_row, args.chunk->end_row, args.slab, args.slab_chunk->v);
+  PassArgs filled = args;
+  filled.slab_chunk->first_row = args.chunk->first_row;
+  filled.slab_chunk->end_row = args.chunk->end_row;
+  filled.chunk = args.slab_chunk;
+  filled.v = reinterpret_cast<const std::byte*>(args.slab);
+  filled.next_chunk = nullptr;
+  return filled;
+}
+
+}  // namespace kvarto
