@@ -25,7 +25,8 @@ AttentionBench shape(std::uint32_t q_heads, std::uint32_t kv_heads, Codec codec,
   AttentionBench bench;
   bench.q_heads = q_heads;
   bench.kv_heads = kv_heads;
-  bench.codec = codec;
+  bench.k_codec = codec;
+  bench.v_codec = codec;
   bench.kv_len = bytes / (2ull * kv_heads * codec_bytes(codec, 128).total());
   return bench;
 }

@@ -1,7 +1,9 @@
 // kvarto bench: one kernel measured against what this machine can do.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,6 +11,7 @@
 #include "command.h"
 #include "kvarto/measure.h"
 #include "kvarto/measure_append.h"
+#include "kvarto/model_spec.h"
 #include "numbers.h"
 
 namespace kvarto::cli {
@@ -20,7 +23,7 @@ struct Asked {
   std::string what;
   std::string architecture = "gqa";
   std::optional<std::uint64_t> q_heads, kv_heads, head_dim, v_head_dim, window;
-  std::vector<std::string> types, lengths, layouts, block_sizes, threads;
+  std::vector<std::string> types, key_types, value_types, lengths, layouts, block_sizes, threads;
   std::optional<std::uint64_t> q_len, batch;
   std::string arithmetic = "auto";
   std::string content = "normal";
@@ -114,14 +117,37 @@ Status multiply(std::vector<AttentionBench>* benches, const std::vector<std::str
   return {};
 }
 
-Status set_type(const std::string& word, AttentionBench& bench) {
+Result<Codec> type_of(std::string_view option, const std::string& word) {
+  if (word == "fp8") return Codec::kFp8E4M3;
+  const std::vector<std::string_view> names = cache_type_names();
   const auto codec = codec_from_name(word);
-  if (!codec.has_value()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--kv-dtype: found {}, expected f32, f16 or bf16", word));
+  if (!codec.has_value() || std::find(names.begin(), names.end(), word) == names.end()) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: found {}, expected a cache type: {}",
+                                                         option, word, fmt::join(names, " ")));
   }
-  bench.codec = *codec;
+  return *codec;
+}
+
+Status set_type(const std::string& word, AttentionBench& bench) {
+  KVARTO_TRY(bench.k_codec, type_of("--kv-dtype", word));
+  bench.v_codec = bench.k_codec;
   return {};
+}
+
+Status set_key_type(const std::string& word, AttentionBench& bench) {
+  KVARTO_TRY(bench.k_codec, type_of("--cache-type-k", word));
+  return {};
+}
+
+Status set_value_type(const std::string& word, AttentionBench& bench) {
+  KVARTO_TRY(bench.v_codec, type_of("--cache-type-v", word));
+  return {};
+}
+
+std::string type_words(const AttentionBench& bench) {
+  const std::string_view k = codec_info(bench.k_codec).name;
+  const std::string_view v = codec_info(bench.v_codec).name;
+  return k == v ? std::string(k) : fmt::format("{}/{}", k, v);
 }
 
 Status set_length(const std::string& word, AttentionBench& bench) {
@@ -167,6 +193,8 @@ Result<std::vector<AttentionBench>> benches_of(const Asked& asked) {
   KVARTO_TRY(base.batch, narrow("--batch", asked.batch.value_or(1)));
   std::vector<AttentionBench> benches = {base};
   KVARTO_CHECK_OK(multiply(&benches, asked.types, set_type));
+  KVARTO_CHECK_OK(multiply(&benches, asked.key_types, set_key_type));
+  KVARTO_CHECK_OK(multiply(&benches, asked.value_types, set_value_type));
   KVARTO_CHECK_OK(multiply(&benches, asked.lengths, set_length));
   KVARTO_CHECK_OK(multiply(&benches, asked.layouts, set_layout));
   KVARTO_CHECK_OK(multiply(&benches, asked.block_sizes, set_block_size));
@@ -203,7 +231,9 @@ Json report_json(const AttentionBench& bench, const BenchReport& report) {
                {"kv_heads", bench.kv_heads},
                {"head_dim", bench.qk_dim},
                {"v_head_dim", bench.v_dim},
-               {"kv_dtype", codec_info(bench.codec).name},
+               {"kv_dtype", type_words(bench)},
+               {"cache_type_k", codec_info(bench.k_codec).name},
+               {"cache_type_v", codec_info(bench.v_codec).name},
                {"kv_len", bench.kv_len},
                {"q_len", bench.q_len},
                {"batch", bench.batch},
@@ -237,8 +267,8 @@ Table attention_table() {
 
 void add_row(const AttentionBench& bench, const BenchReport& report, Table& table) {
   table.row(
-      {fmt::format("{}/{} x {}", bench.q_heads, bench.kv_heads, bench.qk_dim),
-       std::string(codec_info(bench.codec).name), grouped(bench.kv_len), std::string(report.layout),
+      {fmt::format("{}/{} x {}", bench.q_heads, bench.kv_heads, bench.qk_dim), type_words(bench),
+       grouped(bench.kv_len), std::string(report.layout),
        bench.block_size == 0 ? "contiguous" : grouped(bench.block_size), grouped(bench.num_threads),
        std::string(report.isa), short_bytes(report.unique_kv_bytes),
        short_seconds(report.time.median_us * 1e-6), fmt::format("{:.1f}", report.gb_per_s),
@@ -363,7 +393,11 @@ Runner declare(OptionSet& options) {
   options.count("--head-dim", 1, &asked->head_dim, "elements of a head (default 128)");
   options.count("--v-head-dim", 1, &asked->v_head_dim, "elements of a head of V");
   options.count("--window", 1, &asked->window, "tokens of a window");
-  options.list("--kv-dtype", "T", &asked->types, "f32, f16, bf16 (default f16)");
+  options.list("--kv-dtype,--kv-cache-dtype", "T", &asked->types,
+               "cache type of K and V (default f16): f32 f16 bf16 fp8 fp8_e5m2 q8_0 q5_1 q5_0 q4_1 "
+               "q4_0 iq4_nl int8 int4 nvfp4 mxfp4");
+  options.list("-ctk,--cache-type-k", "T", &asked->key_types, "type of K alone");
+  options.list("-ctv,--cache-type-v", "T", &asked->value_types, "type of V alone");
   options.list("--kv-len", "N", &asked->lengths, "cached tokens (default 4096)");
   options.count("--q-len", 1, &asked->q_len,
                 "prefill: query tokens (default: all); append: tokens a step (default: 1)");

@@ -180,12 +180,12 @@ class KvCache {
   // kInvalidArgument for a layer without such a stream.
   [[nodiscard]] Result<StreamId> find_stream(std::uint32_t layer, std::string_view name) const;
 
-  // Writes rows [first_row, ...) of one stream, as many as `source` holds, encoded as its codec says
-  // (docs/codecs.md). Row i is token i, or tokens [i x m, (i + 1) x m) where a row
-  // covers m tokens; the row of a constant state is 0. Errors: kInvalidArgument for a dead
-  // sequence, an unknown stream, bytes that are not whole rows, rows not appended or no longer
-  // held, and rows of a block that a fork shares (append first); kUnsupported for codecs that
-  // are only counted (int2, int32, bit, q8_KV).
+  // Writes rows [first_row, ...) of one stream, as many as `source` holds, encoded as its codec
+  // says (docs/codecs.md). Row i is token i, or tokens [i x m, (i + 1) x m) where a row covers m
+  // tokens; the row of a constant state is 0. Errors: kInvalidArgument for a dead sequence, an
+  // unknown stream, bytes that are not whole rows, rows not appended or no longer held, and rows of
+  // a block that a fork shares (append first); kUnsupported for codecs that are only counted (int2,
+  // int32, bit, q8_KV).
   [[nodiscard]] Status write(SequenceId sequence, StreamId stream, std::uint64_t first_row,
                              const RowSource& source);
 

@@ -48,7 +48,8 @@ struct AttentionBench {
   std::uint32_t kv_heads = 8;
   std::uint32_t qk_dim = 128;
   std::uint32_t v_dim = 128;
-  Codec codec = Codec::kF16;
+  Codec k_codec = Codec::kF16;
+  Codec v_codec = Codec::kF16;
   std::uint64_t kv_len = 4096;
   std::uint64_t q_len = 1;  // prefill: the last q_len tokens of each sequence are queries
   std::uint32_t batch = 1;

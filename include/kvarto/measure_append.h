@@ -12,7 +12,7 @@
 namespace kvarto {
 
 struct AppendCase {
-  // A model whose rows are f32, f16 or bf16, types set. All its layers are written.
+  // A model with its types set, all of which KvCache::write knows. All its layers are written.
   ModelSpec model;
   // num_sequences sequences grow together. The context must hold kv_len and the tokens of all
   // steps.

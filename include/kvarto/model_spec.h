@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -83,6 +84,12 @@ struct CacheTypes {
 // type, for a type that cannot hold a field's width (block formats need whole groups), and for
 // `fp8_ds_mla` on a model without such rows.
 [[nodiscard]] Result<ModelSpec> with_types(ModelSpec model, const CacheTypes& types);
+
+// The same for some layers alone, after with_types: groups are divided where their layers differ. A
+// layer that borrows a stream has the type of its owner. Errors: those of with_types, and
+// kInvalidArgument for a layer that no group has.
+[[nodiscard]] Result<ModelSpec> with_layer_types(ModelSpec model, const CacheTypes& types,
+                                                 std::span<const std::uint32_t> layers);
 
 // All names that CacheTypes accepts.
 [[nodiscard]] std::vector<std::string_view> cache_type_names();

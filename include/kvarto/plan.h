@@ -97,8 +97,8 @@ struct EngineRefusal {
 };
 
 // Cost of one sequence on the ideal engine, one rank: fixed + slope x tokens. The affine form is
-// exact where all windows and chunks are full and the context is a multiple of every tokens_per_row;
-// `bytes` is exact at every context.
+// exact where all windows and chunks are full and the context is a multiple of every
+// tokens_per_row; `bytes` is exact at every context.
 struct SequenceCost {
   // Windows at saturation, states; less what streams whose rows are born late do not yet hold.
   std::uint64_t fixed_bytes = 0;

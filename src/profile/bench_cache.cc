@@ -20,21 +20,6 @@ constexpr std::uint64_t kSeed = 20260101;
 constexpr std::uint32_t kMaxBatch = 1u << 16;
 constexpr std::uint64_t kMaxTokens = std::uint64_t{1} << 40;
 
-Result<Element> element_of(Codec codec) {
-  switch (codec) {
-    case Codec::kF32:
-      return Element::kF32;
-    case Codec::kF16:
-      return Element::kF16;
-    case Codec::kBF16:
-      return Element::kBF16;
-    default:
-      break;
-  }
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("kv type: found {}, expected f32, f16 or bf16", codec_info(codec).name));
-}
-
 Status check(const AttentionBench& bench) {
   const auto refuse = [](const char* name, std::uint64_t found, const std::string& expected) {
     return fail(ErrorCode::kInvalidArgument,
@@ -65,11 +50,42 @@ Status check(const AttentionBench& bench) {
   return {};
 }
 
-Stream stream_of(const AttentionBench& bench, std::uint32_t width) {
+Result<SliceShape> shape_of(const AttentionBench& bench, bool is_key, std::uint64_t rows,
+                            const KernelTable& kernels) {
   Stream stream;
-  stream.fields.push_back({.name = "x", .heads = bench.kv_heads, .width = width});
-  stream.fields.back().codec = bench.codec;
-  return stream;
+  stream.fields = {{.name = is_key ? "k" : "v",
+                    .heads = bench.kv_heads,
+                    .width = is_key ? bench.qk_dim : bench.v_dim,
+                    .codec = is_key ? bench.k_codec : bench.v_codec}};
+  const CodecInfo& info = codec_info(stream.fields[0].codec);
+  SliceShape shape = slice_shape(stream, is_key, bench.layout, rows);
+  if (!shape.is_coded_by(kernels)) {
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("kv type: found {}, expected one that a cache can be written in", info.name));
+  }
+  if (!info.is_partial_group_allowed && stream.fields[0].width % info.group_elements != 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("head dim: found {}, expected a multiple of {} for {}",
+                            stream.fields[0].width, info.group_elements, info.name));
+  }
+  return shape;
+}
+
+std::uint64_t row_bytes(const SliceShape& shape) {
+  const FieldShape& field = shape.fields[0];
+  return field.head_bytes * field.heads;
+}
+
+// What the cache gives back for rows of these heads.
+void round_to_stored(const FieldShape& field, const KernelTable& kernels,
+                     std::vector<float>& rows) {
+  const auto codec = static_cast<std::size_t>(field.codec);
+  std::vector<std::byte> image(field.head_bytes);
+  for (std::size_t i = 0; i < rows.size(); i += field.width) {
+    kernels.encode[codec](&rows[i], image.data(), field.width);
+    kernels.decode[codec](image.data(), &rows[i], field.width);
+  }
 }
 
 }  // namespace
@@ -78,17 +94,14 @@ Result<BenchCache> BenchCache::create(const AttentionBench& bench, const KernelT
   KVARTO_CHECK_OK(check(bench));
   BenchCache cache;
   cache.bench_ = bench;
-  KVARTO_TRY(cache.element_, element_of(bench.codec));
   // One block a sequence: whole tiles, so that the hardware layout is possible.
   cache.block_size_ =
       bench.block_size != 0 ? bench.block_size : round_up(bench.kv_len, kKeyTileRows);
-  cache.k_layout_ =
-      choose_layout(stream_of(bench, bench.qk_dim), true, bench.layout, cache.block_size_);
-  cache.v_layout_ =
-      choose_layout(stream_of(bench, bench.v_dim), false, bench.layout, cache.block_size_);
+  KVARTO_TRY(cache.k_shape_, shape_of(bench, true, cache.block_size_, kernels));
+  KVARTO_TRY(cache.v_shape_, shape_of(bench, false, cache.block_size_, kernels));
   cache.set_lengths();
-  const std::uint64_t k_row = codec_bytes(bench.codec, bench.qk_dim).total() * bench.kv_heads;
-  const std::uint64_t v_row = codec_bytes(bench.codec, bench.v_dim).total() * bench.kv_heads;
+  const std::uint64_t k_row = row_bytes(cache.k_shape_);
+  const std::uint64_t v_row = row_bytes(cache.v_shape_);
   const std::uint64_t all_blocks = cache.num_blocks();
   const auto rows = checked_mul(all_blocks, cache.block_size_);
   const auto bytes = rows ? checked_mul(*rows, k_row + v_row) : std::nullopt;
@@ -159,13 +172,10 @@ void BenchCache::fill(const KernelTable& kernels) {
   for (float& x : values_) x = normal(random);
   queries_.resize(std::uint64_t{bench_.batch} * bench_.q_len * bench_.q_heads * bench_.qk_dim);
   for (float& x : queries_) x = normal(random) * (is_outlier ? 4.0f : 1.0f);
-  // As they will be stored.
-  const auto e = static_cast<std::size_t>(element_);
-  for (std::vector<float>* rows : {&keys_, &values_}) {
-    std::vector<std::byte> stored(codec_bytes(bench_.codec, rows->size()).total());
-    kernels.from_f32[e](rows->data(), stored.data(), rows->size());
-    kernels.to_f32[e](stored.data(), rows->data(), rows->size());
-  }
+  write_rows_of_all(kernels);
+  // Encoding what was decoded may give other bytes: rows are rounded after they are written.
+  round_to_stored(k_shape_.fields[0], kernels, keys_);
+  round_to_stored(v_shape_.fields[0], kernels, values_);
   if (bench_.arith == Arith::kF16) {
     k_squares_ = ElementSquares(bench_.kv_heads, bench_.qk_dim);
     v_squares_ = ElementSquares(bench_.kv_heads, bench_.v_dim);
@@ -175,38 +185,23 @@ void BenchCache::fill(const KernelTable& kernels) {
     k_squares_.add(as_rows(keys_), kernels);
     v_squares_.add(as_rows(values_), kernels);
   }
-  const CacheView cache = view();
-  const std::size_t k_row = std::size_t{bench_.kv_heads} * bench_.qk_dim;
-  const std::size_t v_row = std::size_t{bench_.kv_heads} * bench_.v_dim;
+}
+
+void BenchCache::write_rows_of_all(const KernelTable& kernels) {
+  const std::uint64_t stride = k_slice_bytes_ + v_slice_bytes_;
   for (std::uint32_t s = 0; s < bench_.batch; ++s) {
     sequences_.push_back({tables_[s], 0, lengths_[s]});
     if (s > 0 && bench_.batch_kind == BenchBatch::kForked) continue;
     for (std::uint64_t row = 0; row < lengths_[s]; ++row) {
       const std::uint64_t source = row % num_distinct_rows_;
-      write_row(kernels, cache.k, s, row, std::span(keys_).subspan(source * k_row, k_row));
-      write_row(kernels, cache.v, s, row, std::span(values_).subspan(source * v_row, v_row));
-    }
-  }
-}
-
-void BenchCache::write_row(const KernelTable& kernels, const StreamView& stream,
-                           std::uint32_t sequence, std::uint64_t row,
-                           std::span<const float> values) const {
-  const auto e = static_cast<std::size_t>(element_);
-  const std::uint64_t block = tables_[sequence][row / block_size_];
-  const std::uint64_t place = row % block_size_;
-  const std::uint64_t element_bytes = codec_info(bench_.codec).element_bits / 8;
-  std::byte* slice = storage_.begin() + (stream.base - storage_.begin()) +
-                     static_cast<std::ptrdiff_t>(block * stream.block_stride_bytes);
-  for (std::uint32_t head = 0; head < stream.heads; ++head) {
-    const float* from = values.data() + std::size_t{head} * stream.width;
-    std::byte* to = slice + head * stream.layout.head_stride_bytes;
-    if (stream.layout.order == RowOrder::kHeadTiles) {
-      to += place / kKeyTileRows * stream.layout.row_stride_bytes +
-            place % kKeyTileRows * element_bytes;
-      kernels.from_f32_tile[e](from, to, stream.width);
-    } else {
-      kernels.from_f32[e](from, to + place * stream.layout.row_stride_bytes, stream.width);
+      const RowRun run{row % block_size_, 1};
+      std::byte* slice = storage_.begin() + tables_[s][row / block_size_] * stride;
+      const auto row_of = [&](const std::vector<float>& rows, const SliceShape& shape) {
+        const float* begin = rows.data() + source * shape.row_elements();
+        return SourceRows{reinterpret_cast<const std::byte*>(begin), Codec::kF32};
+      };
+      write_rows(k_shape_, slice, run, row_of(keys_, k_shape_), kernels);
+      write_rows(v_shape_, slice + k_slice_bytes_, run, row_of(values_, v_shape_), kernels);
     }
   }
 }
@@ -214,13 +209,18 @@ void BenchCache::write_row(const KernelTable& kernels, const StreamView& stream,
 CacheView BenchCache::view() const {
   CacheView cache;
   const std::uint64_t stride = k_slice_bytes_ + v_slice_bytes_;
-  cache.k = {storage_.begin(), stride, k_layout_, bench_.codec, bench_.kv_heads, bench_.qk_dim};
-  cache.v = {storage_.begin() + k_slice_bytes_,
-             stride,
-             v_layout_,
-             bench_.codec,
-             bench_.kv_heads,
-             bench_.v_dim};
+  const auto stream_view = [&](const SliceShape& shape, std::uint64_t offset_bytes) {
+    const FieldShape& field = shape.fields[0];
+    return StreamView{.base = storage_.begin() + offset_bytes,
+                      .block_stride_bytes = stride,
+                      .layout = field.layout,
+                      .codec = field.codec,
+                      .heads = field.heads,
+                      .width = field.width,
+                      .squares = {}};
+  };
+  cache.k = stream_view(k_shape_, 0);
+  cache.v = stream_view(v_shape_, k_slice_bytes_);
   cache.k.squares = k_squares_.view();
   cache.v.squares = v_squares_.view();
   cache.rows_per_block = static_cast<std::uint32_t>(block_size_);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cache/element_squares.h"
+#include "cache/slice.h"
 #include "cache/storage.h"
 #include "kernels/kernels.h"
 #include "kvarto/attention.h"
@@ -37,17 +38,15 @@ class BenchCache {
   void shuffle_blocks();
   [[nodiscard]] std::uint64_t num_blocks() const;
   void fill(const KernelTable& kernels);
-  void write_row(const KernelTable& kernels, const StreamView& stream, std::uint32_t sequence,
-                 std::uint64_t row, std::span<const float> values) const;
+  void write_rows_of_all(const KernelTable& kernels);
 
   AttentionBench bench_;
   Storage storage_;
   std::uint64_t block_size_ = 0;
   std::uint64_t k_slice_bytes_ = 0;
   std::uint64_t v_slice_bytes_ = 0;
-  StreamLayout k_layout_;
-  StreamLayout v_layout_;
-  Element element_ = Element::kF16;
+  SliceShape k_shape_;
+  SliceShape v_shape_;
   std::vector<std::uint64_t> lengths_;
   std::vector<std::vector<std::uint32_t>> tables_;
   std::vector<SequenceView> sequences_;

@@ -225,7 +225,7 @@ Stream dense_stream(const AttentionBench& bench, CodecRole role) {
                     .heads = bench.kv_heads,
                     .width = is_key ? bench.qk_dim : bench.v_dim,
                     .role = role,
-                    .codec = bench.codec}};
+                    .codec = is_key ? bench.k_codec : bench.v_codec}};
   if (bench.window != 0) stream.lifetime = {Lifetime::Kind::kWindow, bench.window};
   return stream;
 }
@@ -235,8 +235,9 @@ std::uint64_t affordable_runs(const AttentionBench& bench) {
   constexpr double kBytesPerSecond = 1e9;
   constexpr double kMinRuns = 20;
   constexpr double kMaxRuns = 5000;
-  const double row_bytes = static_cast<double>(bench.kv_heads) * (bench.qk_dim + bench.v_dim) *
-                           codec_info(bench.codec).element_bits / 8;
+  const std::uint64_t head_bytes = codec_bytes(bench.k_codec, bench.qk_dim).total() +
+                                   codec_bytes(bench.v_codec, bench.v_dim).total();
+  const double row_bytes = static_cast<double>(bench.kv_heads) * static_cast<double>(head_bytes);
   const double step_s =
       row_bytes * static_cast<double>(bench.q_len) * bench.batch / kBytesPerSecond;
   return static_cast<std::uint64_t>(

@@ -40,8 +40,8 @@ std::uint64_t unique_bytes(const AttentionBench& bench, std::span<const std::uin
     if (bench.batch_kind == BenchBatch::kForked) break;
   }
   return rows * bench.kv_heads *
-         (codec_bytes(bench.codec, bench.qk_dim).total() +
-          codec_bytes(bench.codec, bench.v_dim).total());
+         (codec_bytes(bench.k_codec, bench.qk_dim).total() +
+          codec_bytes(bench.v_codec, bench.v_dim).total());
 }
 
 enum class Phase : std::uint8_t { kDecode, kPrefill };

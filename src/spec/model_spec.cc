@@ -107,6 +107,47 @@ Status set_types(Stream& stream, const Request& request) {
   return {};
 }
 
+Result<Request> parse_request(const CacheTypes& types) {
+  KVARTO_TRY(const RequestedType key, parse_type(types.key));
+  KVARTO_TRY(const RequestedType value, parse_type(types.value));
+  Request request{key, value, std::nullopt};
+  if (!types.index.empty()) {
+    KVARTO_TRY(request.index, parse_index_type(types.index));
+  }
+  return request;
+}
+
+bool contains(std::span<const std::uint32_t> layers, std::uint32_t layer) {
+  return std::find(layers.begin(), layers.end(), layer) != layers.end();
+}
+
+const LayerGroup* group_of(const ModelSpec& model, std::uint32_t layer) {
+  const auto found =
+      std::find_if(model.groups.begin(), model.groups.end(),
+                   [&](const LayerGroup& group) { return contains(group.layers, layer); });
+  return found == model.groups.end() ? nullptr : &*found;
+}
+
+// Borrowed streams take the codecs and the padding of their owners'.
+void follow_owners(ModelSpec& model) {
+  for (LayerGroup& group : model.groups) {
+    for (Stream& stream : group.streams) {
+      if (!stream.owner_layer) continue;
+      const LayerGroup* owner = group_of(model, *stream.owner_layer);
+      if (owner == nullptr) continue;
+      const auto own = std::find_if(owner->streams.begin(), owner->streams.end(),
+                                    [&](const Stream& each) { return each.name == stream.name; });
+      if (own == owner->streams.end() || own->fields.size() != stream.fields.size()) continue;
+      for (std::size_t i = 0; i < stream.fields.size(); ++i) {
+        stream.fields[i].codec = own->fields[i].codec;
+      }
+      stream.row_pad_bytes = own->row_pad_bytes;
+      stream.block_align_bytes = own->block_align_bytes;
+      stream.scales_in_footer = own->scales_in_footer;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<LayerGroup> group_layers(const std::vector<LayerSpec>& layers) {
@@ -141,13 +182,32 @@ std::vector<std::string_view> cache_type_names() {
           "int4", "nvfp4", "mxfp4", "fp8_ds_mla", "q8_KV"};
 }
 
-Result<ModelSpec> with_types(ModelSpec model, const CacheTypes& types) {
-  KVARTO_TRY(const RequestedType key, parse_type(types.key));
-  KVARTO_TRY(const RequestedType value, parse_type(types.value));
-  Request request{key, value, std::nullopt};
-  if (!types.index.empty()) {
-    KVARTO_TRY(request.index, parse_index_type(types.index));
+Result<ModelSpec> with_layer_types(ModelSpec model, const CacheTypes& types,
+                                   std::span<const std::uint32_t> layers) {
+  KVARTO_TRY(const Request request, parse_request(types));
+  for (const std::uint32_t layer : layers) {
+    if (group_of(model, layer) == nullptr) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("layer {}: found none of that number among {} layers", layer,
+                              model.num_layers));
+    }
   }
+  std::vector<LayerGroup> groups;
+  for (LayerGroup& group : model.groups) {
+    LayerGroup chosen = group;
+    std::erase_if(chosen.layers, [&](std::uint32_t layer) { return !contains(layers, layer); });
+    std::erase_if(group.layers, [&](std::uint32_t layer) { return contains(layers, layer); });
+    for (Stream& stream : chosen.streams) KVARTO_CHECK_OK(set_types(stream, request));
+    if (!group.layers.empty()) groups.push_back(std::move(group));
+    if (!chosen.layers.empty()) groups.push_back(std::move(chosen));
+  }
+  model.groups = std::move(groups);
+  follow_owners(model);
+  return model;
+}
+
+Result<ModelSpec> with_types(ModelSpec model, const CacheTypes& types) {
+  KVARTO_TRY(const Request request, parse_request(types));
   for (auto* groups : {&model.groups, &model.draft_groups}) {
     for (LayerGroup& group : *groups) {
       for (Stream& stream : group.streams) KVARTO_CHECK_OK(set_types(stream, request));

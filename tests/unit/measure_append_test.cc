@@ -47,7 +47,8 @@ TEST(MeasureAppend, ReportsWhatOneLayerWrites) {
   bench.kv_heads = 2;
   bench.qk_dim = 32;
   bench.v_dim = 16;
-  bench.codec = Codec::kBF16;
+  bench.k_codec = Codec::kBF16;
+  bench.v_codec = Codec::kBF16;
   bench.kv_len = 64;
   bench.q_len = 3;
   bench.seconds = 0.001;

@@ -56,7 +56,8 @@ TEST(Measure, SpreadsARaggedBatchFromOneTokenToAll) {
 TEST(Measure, KeepsItsErrorOnOutliers) {
   AttentionBench bench = small();
   bench.content = BenchContent::kOutlier;
-  bench.codec = Codec::kBF16;
+  bench.k_codec = Codec::kBF16;
+  bench.v_codec = Codec::kBF16;
   const auto report = measure_prefill(bench);
   ASSERT_TRUE(report.has_value()) << report.error().message;
   EXPECT_LE(report->max_rel_error, 1e-3);
