@@ -216,8 +216,7 @@ CacheView BenchCache::view() const {
                       .layout = field.layout,
                       .codec = field.codec,
                       .heads = field.heads,
-                      .width = field.width,
-                      .squares = {}};
+                      .width = field.width};
   };
   cache.k = stream_view(k_shape_, 0);
   cache.v = stream_view(v_shape_, k_slice_bytes_);

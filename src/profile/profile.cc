@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "cache/storage.h"
+#include "kernels/dispatch.h"
 #include "kvarto/measure.h"
 #include "kvarto/plan.h"
 #include "profile/latency.h"
@@ -22,19 +23,13 @@ constexpr std::uint64_t kMaxStreamBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kMinStreamBytes = std::uint64_t{1} << 16;
 constexpr double kStreamSeconds = 0.05;
 
-bool is_float(Codec codec) {
-  return codec == Codec::kF32 || codec == Codec::kF16 || codec == Codec::kBF16;
-}
-
-// Unit roundoff of a type, doubled: the rounding of a written row.
-double rounding_of(Codec codec) {
-  if (codec == Codec::kF32) return 0;
-  return codec == Codec::kF16 ? 1.0 / 1024 : 1.0 / 128;
+bool can_be_written(Codec codec) {
+  return kernel_table(Isa::kScalar).encode[static_cast<std::size_t>(codec)] != nullptr;
 }
 
 Status refuse(const LayerGroup& group, const std::string& why) {
   return fail(ErrorCode::kUnsupported,
-              fmt::format("{}: {}; what runs now is K and V of the same heads in f32, f16 or bf16, "
+              fmt::format("{}: {}; what runs now is K and V of the same heads, "
                           "read in full or by a window or chunk",
                           group.architecture, why));
 }
@@ -60,7 +55,7 @@ Status check_stream(const LayerGroup& group, const Stream& stream) {
     return no("is read by " + to_string(access));
   }
   const Codec codec = stream.fields.front().codec;
-  if (!is_float(codec)) return no(fmt::format("has type {}", codec_info(codec).name));
+  if (!can_be_written(codec)) return no(fmt::format("has type {}", codec_info(codec).name));
   return {};
 }
 
@@ -315,13 +310,13 @@ class Reporter {
   }
 
   Status verify_rows(ProfileRun& run) {
-    double rounding = 0;
-    for (const Stream& stream : loop_.group().streams) {
-      rounding = std::max(rounding, rounding_of(stream.fields.front().codec));
-    }
-    KVARTO_TRY(const double error, loop_.read_back_error());
-    run.verified.push_back({"cached rows are those that were written", error <= rounding,
-                            fmt::format("largest relative difference {:.1e}", error)});
+    KVARTO_TRY(const ReadBack rows, loop_.read_back());
+    run.verified.push_back(
+        {"cached rows are those that were written", rows.num_differing == 0,
+         fmt::format(
+             "{} of {} elements differ from what their type stores; its rounding moved them "
+             "by up to {:.1e}",
+             rows.num_differing, rows.num_elements, rows.rounding)});
     return {};
   }
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <random>
 
+#include "kernels/dispatch.h"
 #include "profile/latency.h"
 
 namespace kvarto {
@@ -279,27 +280,55 @@ Result<double> ProfileLoop::empty_call_us() {
   return median_s(std::move(seconds)) * 1e6;
 }
 
-Result<double> ProfileLoop::read_back_error() const {
-  double error = 0;
+namespace {
+
+// What a field keeps of one row.
+std::vector<float> stored_row(const Field& field, std::span<const float> row) {
+  const KernelTable& kernels = kernel_table(Isa::kScalar);
+  const auto codec = static_cast<std::size_t>(field.codec);
+  std::vector<float> stored(row.size());
+  std::vector<std::byte> image(codec_bytes(field.codec, field.width).total());
+  for (std::size_t i = 0; i < row.size(); i += field.width) {
+    kernels.encode[codec](&row[i], image.data(), field.width);
+    kernels.decode[codec](image.data(), &stored[i], field.width);
+  }
+  return stored;
+}
+
+void compare_row(std::span<const float> read, std::span<const float> written, const Field& field,
+                 ReadBack& result) {
+  const std::vector<float> stored = stored_row(field, written);
+  double moved = 0;
+  double largest = 0;
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    if (read[i] != stored[i]) ++result.num_differing;
+    moved = std::max(moved, std::fabs(double{stored[i]} - double{written[i]}));
+    largest = std::max(largest, std::fabs(double{written[i]}));
+  }
+  result.num_elements += read.size();
+  if (largest > 0) result.rounding = std::max(result.rounding, moved / largest);
+}
+
+}  // namespace
+
+Result<ReadBack> ProfileLoop::read_back() const {
+  ReadBack result;
   const std::uint64_t first = first_visible();
   const std::uint64_t stride = (num_tokens_ - first) / kNumRowsReadBack + 1;
-  for (const bool is_key : {true, false}) {
+  for (const Stream& stream : group().streams) {
+    const bool is_key = stream.name == "k";
     const RowTable& table = tables_[is_key ? 0 : 1];
-    const StreamId stream = is_key ? layers_.front().k : layers_.front().v;
+    const StreamId id = is_key ? layers_.front().k : layers_.front().v;
     std::vector<float> row(table.rows(0, 1).size());
     for (const SequenceId sequence : sequences_) {
       for (std::uint64_t token = num_tokens_; token > first;
            token -= std::min(stride, token - first)) {
-        KVARTO_CHECK_OK(cache_.read(sequence, stream, token - 1, row));
-        const std::span<const float> written = table.rows(token - 1, 1);
-        for (std::size_t i = 0; i < row.size(); ++i) {
-          const double difference = std::fabs(double{row[i]} - double{written[i]});
-          error = std::max(error, difference / std::max(std::fabs(double{written[i]}), 1e-2));
-        }
+        KVARTO_CHECK_OK(cache_.read(sequence, id, token - 1, row));
+        compare_row(row, table.rows(token - 1, 1), stream.fields.front(), result);
       }
     }
   }
-  return error;
+  return result;
 }
 
 }  // namespace kvarto

@@ -47,6 +47,12 @@ struct LayerStreams {
   StreamId v{};
 };
 
+struct ReadBack {
+  std::uint64_t num_elements = 0;
+  std::uint64_t num_differing = 0;  // from the number that the definition of their type stores
+  double rounding = 0;              // largest |stored - handed in| over the largest |handed in|
+};
+
 // Not thread-safe; one owner.
 class ProfileLoop {
  public:
@@ -71,9 +77,8 @@ class ProfileLoop {
   [[nodiscard]] Result<std::span<const float>> decode_again();
   // Median of the decode of sequences without tokens, microseconds.
   [[nodiscard]] Result<double> empty_call_us();
-  // Largest relative difference of rows of layer 0, spread over the visible ones, from what was
-  // written.
-  [[nodiscard]] Result<double> read_back_error() const;
+  // Rows of layer 0, spread over the visible ones, against what was written.
+  [[nodiscard]] Result<ReadBack> read_back() const;
   // First row that a step at the final length sees.
   [[nodiscard]] std::uint64_t first_visible() const;
 

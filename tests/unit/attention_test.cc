@@ -37,8 +37,16 @@ const BadCall kBadCalls[] = {
      "rows_per_block: found 24, expected a multiple of 16"},
     {"TiledValues", [](DecodeCall& c) { c.view.v.layout.order = RowOrder::kHeadTiles; },
      ErrorCode::kUnsupported, "v: layout: found tiles"},
-    {"Quantised", [](DecodeCall& c) { c.view.k.codec = Codec::kQ8_0; }, ErrorCode::kUnsupported,
-     "k: codec: found q8_0"},
+    {"OnlyCounted", [](DecodeCall& c) { c.view.k.codec = Codec::kInt2; }, ErrorCode::kUnsupported,
+     "k: codec: found int2"},
+    {"TiledBlocks", [](DecodeCall& c) { c.view.k.codec = Codec::kQ8_0; }, ErrorCode::kUnsupported,
+     "k: layout: found tiles of q8_0, expected rows"},
+    {"PartBlock",
+     [](DecodeCall& c) {
+       c.view.v.codec = Codec::kQ4_0;
+       c.view.v.width = 65;
+     },
+     ErrorCode::kInvalidArgument, "v: width: found 65, expected a multiple of 32 for q4_0"},
     {"UnevenGroup", [](DecodeCall& c) { c.num_q_heads = 3; }, ErrorCode::kInvalidArgument,
      "num_q_heads: found 3, expected a multiple of the 2"},
     {"ShortQuery", [](DecodeCall& c) { c.q = c.q.first(c.q.size() - 1); },

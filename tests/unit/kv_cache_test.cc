@@ -299,7 +299,7 @@ TEST(KvCache, TellsADeadSequenceFromTheOneThatHasItsSlotNow) {
 
 TEST(KvCache, RefusesWrongShapesTypesAndPlaces) {
   ModelSpec model = model_of({plain_stream("k"), plain_stream("q")});
-  model.groups[0].streams[1].fields[0].codec = Codec::kQ8_0;
+  model.groups[0].streams[1].fields[0].codec = Codec::kInt2;
   model.groups[0].streams[1].fields[0].width = 32;
   KvCache cache = cache_of(model, small_options());
   const SequenceId sequence = *cache.create_sequence();

@@ -160,10 +160,10 @@ TEST(Profile, RefusesWhatCannotRunAndSaysWhy) {
 
   ModelSpec latent = *geometry_model("mla", {}, 1);
   EXPECT_EQ(check_runnable(latent.groups.front()).error().code, ErrorCode::kUnsupported);
-  ModelSpec quantised = model_for(kCases[0], "q8_0", 1);
-  const Status refused = check_runnable(quantised.groups.front());
+  ModelSpec counted = model_for(kCases[0], "q8_KV", 1);
+  const Status refused = check_runnable(counted.groups.front());
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().message.find("q8_0"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("q8_KV"), std::string::npos);
 }
 
 TEST(Profile, StopsEarlyAsAPartialReport) {
