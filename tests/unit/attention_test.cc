@@ -44,9 +44,10 @@ const BadCall kBadCalls[] = {
     {"PartBlock",
      [](DecodeCall& c) {
        c.view.v.codec = Codec::kQ4_0;
-       c.view.v.width = 65;
+       c.view.v.width = 33;
+       c.out = c.out.first(4 * 33);
      },
-     ErrorCode::kInvalidArgument, "v: width: found 65, expected a multiple of 32 for q4_0"},
+     ErrorCode::kInvalidArgument, "v: width: found 33, expected a multiple of 32 for q4_0"},
     {"UnevenGroup", [](DecodeCall& c) { c.num_q_heads = 3; }, ErrorCode::kInvalidArgument,
      "num_q_heads: found 3, expected a multiple of the 2"},
     {"ShortQuery", [](DecodeCall& c) { c.q = c.q.first(c.q.size() - 1); },
