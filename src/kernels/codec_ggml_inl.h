@@ -39,6 +39,31 @@ KVARTO_INLINE float first_of_magnitude(const float* x, std::uint32_t magnitude) 
   return 0;
 }
 
+// The smallest of a block of finite numbers, the first of equal ones: zeros of either sign are
+// equal. Compared as integers that are ordered like the numbers, which compilers vectorise.
+template <typename Number>
+KVARTO_INLINE float smallest_by(const float* x, const Number& number) {
+  std::int32_t smallest = 0x7fffffff;
+  for (int i = 0; i < kBlock; ++i) {
+    const auto bits = static_cast<std::int32_t>(bits_of(number(x[i])));
+    const std::int32_t key = bits ^ ((bits >> 31) & 0x7fffffff);
+    smallest = key < smallest ? key : smallest;
+  }
+  const float found =
+      float_of(static_cast<std::uint32_t>(smallest ^ ((smallest >> 31) & 0x7fffffff)));
+  if (found != 0) return found;
+  for (int i = 0; i < kBlock; ++i) {
+    if (x[i] == 0) return number(x[i]);
+  }
+  return found;
+}
+KVARTO_INLINE float smallest_of(const float* x) {
+  return smallest_by(x, [](float y) { return y; });
+}
+KVARTO_INLINE float smallest_of_negated(const float* x) {
+  return smallest_by(x, [](float y) { return -y; });
+}
+
 KVARTO_INLINE float inverse_or_zero(float scale) { return scale != 0 ? 1.0f / scale : 0.0f; }
 
 // The integer part of x within [0, last]; 0 for NaN.
@@ -91,12 +116,8 @@ struct NibbleBlock {
       store_f16(to, float_of(kNanBits));
       if constexpr (kHasMinimum) store_f16(to + 2, float_of(kNanBits));
     } else if constexpr (kHasMinimum) {
-      float smallest = x[0];
-      float largest = x[0];
-      for (int i = 1; i < kBlock; ++i) {
-        smallest = x[i] < smallest ? x[i] : smallest;
-        largest = x[i] > largest ? x[i] : largest;
-      }
+      const float smallest = smallest_of(x);
+      const float largest = -smallest_of_negated(x);
       const float scale = (largest - smallest) / kLast;
       const float inverse = inverse_or_zero(scale);
       store_f16(to, scale);
@@ -138,18 +159,23 @@ struct Q8Block {
 
   static void encode_block(const float* x, std::byte* to) {
     const std::uint32_t magnitude = largest_magnitude(x, kBlock);
-    const bool is_finite = magnitude < kInfinityBits;
+    if (magnitude >= kInfinityBits) {
+      store_f16(to, float_of(kNanBits));
+      for (int i = 0; i < kBlock; ++i) to[2 + i] = std::byte{0};
+      return;
+    }
     const float scale = float_of(magnitude) / 127;
-    const float inverse = is_finite ? inverse_or_zero(scale) : 0;
-    store_f16(to, is_finite ? scale : float_of(kNanBits));
+    const float inverse = inverse_or_zero(scale);
+    store_f16(to, scale);
     for (int i = 0; i < kBlock; ++i) {
       const float y = x[i] * inverse;
       const float a = float_of(magnitude_bits(y));
-      // Also turns the NaN of infinity x 0, and the infinity of a subnormal scale, into numbers.
-      const float bounded = a < 127.0f ? a : a >= 127.0f ? 127.0f : 0.0f;
+      const float bounded =
+          a < 127.0f ? a : 127.0f;  // the inverse of a subnormal scale may overflow
       const auto whole = static_cast<std::int32_t>(bounded);
       const std::int32_t rounded = whole + (bounded - static_cast<float>(whole) >= 0.5f ? 1 : 0);
-      to[2 + i] = static_cast<std::byte>(y < 0 ? -rounded : rounded);
+      const auto sign = static_cast<std::int32_t>(bits_of(y)) >> 31;
+      to[2 + i] = static_cast<std::byte>((rounded ^ sign) - sign);
     }
   }
 

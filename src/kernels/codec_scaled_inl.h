@@ -15,14 +15,13 @@ KVARTO_INLINE float load_f32(const std::byte* from) {
   return x;
 }
 
-// The nearest integer to x / scale within [-last, last], ties to even; 0 for NaN.
-KVARTO_INLINE std::int32_t nearest_code(float x, float scale, float last) {
-  const float y = x / scale;
+// The nearest integer to x / divisor within [-last, last], ties to even.
+KVARTO_INLINE std::int32_t nearest_code(float x, float divisor, float last) {
+  const float y = x / divisor;
   const float low = y > -last ? y : -last;
-  const float bounded = y < last ? low : last;
+  const float bounded = low < last ? low : last;
   constexpr float kMagic = 0x1.8p23f;  // its last place is 1
-  const std::uint32_t code = bits_of(bounded + kMagic) - bits_of(kMagic);
-  return y == y ? static_cast<std::int32_t>(code) : 0;
+  return static_cast<std::int32_t>(bits_of(bounded + kMagic) - bits_of(kMagic));
 }
 
 KVARTO_INLINE float group_scale(const float* x, std::size_t count, float last) {
@@ -30,13 +29,17 @@ KVARTO_INLINE float group_scale(const float* x, std::size_t count, float last) {
   return magnitude < kInfinityBits ? float_of(magnitude) / last : float_of(kNanBits);
 }
 
+// What elements are divided by: with a scale of 0 their codes are 0.
+KVARTO_INLINE float divisor_of(float scale) { return scale > 0 ? scale : float_of(kInfinityBits); }
+
 KVARTO_INLINE std::size_t least(std::size_t a, std::size_t b) { return a < b ? a : b; }
 
 // int8: q = nearest(x / s), s = largest magnitude of the row / 127.
 static void encode_int8(const float* __restrict from, std::byte* __restrict to, std::size_t count) {
   const float scale = group_scale(from, count, 127);
+  const float divisor = divisor_of(scale);
   for (std::size_t i = 0; i < count; ++i) {
-    to[i] = static_cast<std::byte>(nearest_code(from[i], scale, 127));
+    to[i] = static_cast<std::byte>(nearest_code(from[i], divisor, 127));
   }
   store_f32(to + count, scale);
 }
@@ -62,9 +65,10 @@ static void encode_int4(const float* __restrict from, std::byte* __restrict to, 
   for (std::size_t first = 0; first < count; first += kInt4Group, scales += 4) {
     const std::size_t num = least(kInt4Group, count - first);
     const float scale = group_scale(from + first, num, 7);
+    const float divisor = divisor_of(scale);
     std::uint8_t codes[kInt4Group];
     for (std::size_t i = 0; i < num; ++i) {
-      codes[i] = static_cast<std::uint8_t>(nearest_code(from[first + i], scale, 7) + 8);
+      codes[i] = static_cast<std::uint8_t>(nearest_code(from[first + i], divisor, 7) + 8);
     }
     pack_pairs(codes, to + first / 2, num);
     store_f32(scales, scale);
