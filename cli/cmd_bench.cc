@@ -118,8 +118,10 @@ Status multiply(std::vector<AttentionBench>* benches, const std::vector<std::str
 }
 
 Result<Codec> type_of(std::string_view option, const std::string& word) {
+  if (word == "auto") return AttentionBench{}.k_codec;
   if (word == "fp8") return Codec::kFp8E4M3;
-  const std::vector<std::string_view> names = cache_type_names();
+  std::vector<std::string_view> names = cache_type_names();
+  std::erase(names, "fp8_ds_mla");  // a row of latents, not of K and V
   const auto codec = codec_from_name(word);
   if (!codec.has_value() || std::find(names.begin(), names.end(), word) == names.end()) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("{}: found {}, expected a cache type: {}",

@@ -163,7 +163,8 @@ void declare_model(OptionSet& options, ModelOptions* asked) {
   options.section("cache types");
   options.text("-ctk,--cache-type-k", "TYPE", &asked->key_type, "type of K: " + type_names());
   options.text("-ctv,--cache-type-v", "TYPE", &asked->value_type, "type of V, likewise");
-  options.text("--kv-cache-dtype", "TYPE", &asked->both_types, "both types (default bf16)");
+  options.text("--kv-cache-dtype,--kv-dtype", "TYPE", &asked->both_types,
+               "both types (default bf16)");
   options.text("--index-type", "TYPE", &asked->index_type,
                "type of index keys: bf16, fp8 or mxfp4 (default: the release's own)");
   options.section("another architecture");
