@@ -9,6 +9,7 @@
 #include <random>
 
 #include "cache_models.h"
+#include "kernels/dispatch.h"
 #include "kvarto/attention.h"
 
 namespace kvarto {
@@ -50,6 +51,10 @@ class Engine {
       }
       const auto bytes = std::as_bytes(std::span(*rows).subspan(first * kRow));
       RC_ASSERT(cache_.write(sequence.id, stream, first, {Codec::kF32, bytes}).has_value());
+      const Codec codec = cache_.stream_view(stream)->codec;
+      for (std::size_t at = first * kRow; at < rows->size(); at += kDim) {
+        round_as_stored(codec, std::span(*rows).subspan(at, kDim));
+      }
     }
   }
 
@@ -110,6 +115,14 @@ class Engine {
     return out;
   }
 
+  // What a type keeps of one head, by the definition of its codec.
+  static void round_as_stored(Codec codec, std::span<float> head) {
+    const KernelTable& kernels = kernel_table(Isa::kScalar);
+    std::vector<std::byte> bytes(codec_bytes(codec, head.size()).total());
+    kernels.encode[static_cast<int>(codec)](head.data(), bytes.data(), head.size());
+    kernels.decode[static_cast<int>(codec)](bytes.data(), head.data(), head.size());
+  }
+
   KvCache cache_;
   StreamId k_;
   StreamId v_;
@@ -118,7 +131,12 @@ class Engine {
 
 RC_GTEST_PROP(CacheAttentionProperty, DecodesTheRowsThatWereWritten, ()) {
   const std::uint64_t window = *rc::gen::element<std::uint64_t>(0, 0, 5, 33);
-  ModelSpec model = dense_model(kKvHeads, kDim, *rc::gen::element(Codec::kF16, Codec::kF32), 2);
+  const auto codec = [] {
+    return *rc::gen::element(Codec::kF16, Codec::kF32, Codec::kInt8, Codec::kInt4, Codec::kFp8E4M3,
+                             Codec::kFp8Scaled64);
+  };
+  ModelSpec model = dense_model(kKvHeads, kDim, codec(), 2);
+  model.groups[0].streams[1].fields[0].codec = codec();
   for (Stream& stream : model.groups[0].streams) {
     if (window != 0) stream.lifetime = {Lifetime::Kind::kWindow, window};
   }

@@ -216,5 +216,35 @@ TEST(KvCacheCodec, LayersHaveTypesOfTheirOwn) {
   EXPECT_NE(refused.error().message.find("layer 3"), std::string::npos);
 }
 
+TEST(KvCacheCodec, BorrowedStreamsHaveTheTypeOfTheirOwner) {
+  ModelSpec model = dense_model(2, 64, Codec::kBF16, 2);
+  LayerGroup borrower = model.groups[0];
+  model.groups[0].layers = {0};
+  borrower.layers = {1};
+  for (Stream& stream : borrower.streams) stream.owner_layer = 0;
+  model.groups.push_back(borrower);
+  const std::vector<std::uint32_t> owner = {0};
+  model = *with_layer_types(model, {.key = "q4_0", .value = "q8_0"}, owner);
+  EXPECT_EQ(model.groups[1].streams[0].fields[0].codec, Codec::kQ4_0);
+  EXPECT_EQ(model.groups[1].streams[1].fields[0].codec, Codec::kQ8_0);
+  // Asked for the borrower alone, nothing changes: the rows are the owner's.
+  const std::vector<std::uint32_t> second = {1};
+  model = *with_layer_types(model, {.key = "f16", .value = "f16"}, second);
+  EXPECT_EQ(model.groups[1].streams[0].fields[0].codec, Codec::kQ4_0);
+}
+
+TEST(KvCacheCodec, HeadsTooWideForScratchAreRefusedAndNamed) {
+  KvCache cache =
+      *KvCache::create(dense_model(1, 8192, Codec::kInt8), options_of(Layout::kHardware, 16));
+  const SequenceId sequence = *cache.create_sequence();
+  ASSERT_TRUE(cache.append(sequence, 1));
+  std::vector<float> row(8192);
+  const Status refused = cache.write(sequence, *cache.find_stream(0, "k"), 0, source_of(row));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(refused.error().message.find("8192 x int8"), std::string::npos);
+  EXPECT_FALSE(cache.read(sequence, *cache.find_stream(0, "k"), 0, row));
+}
+
 }  // namespace
 }  // namespace kvarto
