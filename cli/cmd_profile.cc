@@ -12,13 +12,18 @@
 #include "command.h"
 #include "model_options.h"
 #include "profile_report.h"
+#include "progress.h"
 
 namespace kvarto::cli {
 namespace {
 
 std::atomic<bool> g_is_stopping{false};
 
-void stop(int /*signal*/) { g_is_stopping = true; }
+// The first asks for an early end, which reports what there is; the second ends the program.
+void stop(int signal) {
+  g_is_stopping = true;
+  std::signal(signal, SIG_DFL);
+}
 
 struct Asked {
   ModelOptions model;
@@ -108,17 +113,27 @@ Status check_all(const ModelSpec& model) {
   return {};
 }
 
-// Runs one architecture with one type, or adds it to the planned ones.
-Status run_one(const Candidate& candidate, ProfileRequest request, bool shows_planned,
-               ProfileReport* report) {
-  KVARTO_TRY(request.model, with_types(candidate.model, request.types));
-  if (const Status runnable = check_all(request.model); !runnable.has_value()) {
-    if (!shows_planned) {
+// Refuses what cannot run before anything does.
+Status check_runnable(const std::vector<Candidate>& candidates,
+                      const std::vector<CacheTypes>& all_types) {
+  for (const Candidate& candidate : candidates) {
+    for (const CacheTypes& types : all_types) {
+      KVARTO_TRY(const ModelSpec model, with_types(candidate.model, types));
+      const Status runnable = check_all(model);
+      if (runnable.has_value()) continue;
       Error error = as_usage(runnable.error());
       if (!candidate.name.empty()) error.message = candidate.name + ": " + error.message;
       error.message += "; --planned shows such architectures as planned";
       return tl::unexpected<Error>(std::move(error));
     }
+  }
+  return {};
+}
+
+// Runs one architecture with one type, or adds it to the planned ones.
+Status run_one(const Candidate& candidate, ProfileRequest request, ProfileReport* report) {
+  KVARTO_TRY(request.model, with_types(candidate.model, request.types));
+  if (const Status runnable = check_all(request.model); !runnable.has_value()) {
     KVARTO_TRY(PlannedRow row, planned_row(candidate, request));
     row.reason = runnable.error().message;
     report->planned.push_back(std::move(row));
@@ -177,6 +192,30 @@ Status write_trace(const std::string& path, const ProfileReport& report) {
   return {};
 }
 
+// Runs every architecture with every type, until one fails or a stop is asked for.
+Status run_all(const Asked& asked, const std::vector<Candidate>& candidates,
+               ProfileRequest& request, ProfileReport* report) {
+  Progress progress;
+  request.on_progress = [&progress](const ProfileProgress& now) {
+    progress.update(now.phase, now.done, now.all);
+  };
+  for (const Candidate& candidate : candidates) {
+    for (const CacheTypes& types : types_of(asked.model)) {
+      if (g_is_stopping) {
+        report->is_partial = true;
+        report->notes.push_back(
+            fmt::format("{} {}: stopped before it ran", candidate.name, types.key));
+        continue;
+      }
+      request.types = types;
+      progress.start(candidate.name.empty() ? report->model : candidate.name);
+      KVARTO_CHECK_OK(run_one(candidate, request, report));
+    }
+  }
+  report->is_partial |= g_is_stopping.load();
+  return {};
+}
+
 Result<ExitCode> run(const Asked& asked, Output& out) {
   ProfileReport report;
   KVARTO_TRY(const ModelSpec model, open_asked(asked.model, asked.what_if));
@@ -195,19 +234,24 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
   }
   KVARTO_TRY(const std::vector<Candidate> candidates,
              candidates_of(asked, model, request, &report));
+  if (!asked.shows_planned) {
+    KVARTO_CHECK_OK(check_runnable(candidates, types_of(asked.model)));
+  }
   KVARTO_CHECK_OK(check_trace(asked.trace));
   std::signal(SIGINT, stop);
-  for (const Candidate& candidate : candidates) {
-    for (const CacheTypes& types : types_of(asked.model)) {
-      if (g_is_stopping) break;
-      request.types = types;
-      KVARTO_CHECK_OK(run_one(candidate, request, asked.shows_planned, &report));
-    }
-  }
-  report.is_partial |= g_is_stopping.load();
+  const Status ran = run_all(asked, candidates, request, &report);
   std::signal(SIGINT, SIG_DFL);
-  if (!asked.trace.empty()) KVARTO_CHECK_OK(write_trace(asked.trace, report));
+  if (!ran.has_value()) {
+    if (report.runs.empty()) return tl::unexpected<Error>(ran.error());
+    report.is_partial = true;
+    report.notes.push_back("the rest was not run: " + ran.error().message);
+  }
   asked.is_json ? print_profile_json(report, out) : print_profile_text(report, out);
+  if (!asked.trace.empty()) {
+    // Written before the trace, whose failure must not take the report with it.
+    KVARTO_CHECK_OK(out.write());
+    KVARTO_CHECK_OK(write_trace(asked.trace, report));
+  }
   const bool is_met = std::all_of(report.runs.begin(), report.runs.end(),
                                   [](const ProfileRun& each) { return each.is_all_met(); });
   return is_met && !report.is_partial ? ExitCode::kDone : ExitCode::kFinding;

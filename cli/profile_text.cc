@@ -128,8 +128,8 @@ void print_layout(const ProfileRun& run, Output& out) {
     out.line(fmt::format("    {}  {}, {} bytes a block ({} padding); cache lines used {}",
                          stream.name, stream.axes, grouped(stream.slice_bytes),
                          grouped(stream.padding_bytes), percent(stream.line_utilisation)));
-    out.line(fmt::format("       unbroken reads {}; jumps {}", histogram(stream.run_rows, "rows"),
-                         histogram(stream.jumps, "B")));
+    out.line(fmt::format("       unbroken reads {}; jumps of up to {}",
+                         histogram(stream.run_rows, "rows"), histogram(stream.jumps, "B")));
   }
 }
 
@@ -137,7 +137,7 @@ void print_lifetime(const ProfileRun& run, Output& out) {
   for (const TrackLife& life : run.lifetime) {
     out.line(fmt::format(
         "  lifetime  {}: {} blocks born, {} died, {} still there; age {:.1f} steps (at most {}), "
-        "idle {:.1f} (at most {}); {} never read, {} used again",
+        "idle {:.1f} (at most {}); {} never read by decode, {} used again",
         to_string(life.track.lifetime), grouped(life.births), grouped(life.deaths),
         grouped(life.resident), life.mean_age, life.max_age, life.mean_idle, life.max_idle,
         grouped(life.never_read), grouped(life.reused)));
@@ -231,6 +231,7 @@ void print_brief_verified(const ProfileReport& report, Output& out) {
 }
 
 void print_verified(const ProfileReport& report, Output& out) {
+  if (report.runs.empty()) return;
   out.line();
   out.heading("verified");
   if (report.is_brief) return print_brief_verified(report, out);

@@ -5,10 +5,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kvarto/attention.h"
@@ -30,7 +32,7 @@ struct TrackLife {
   std::uint64_t deaths = 0;
   std::uint64_t resident = 0;    // still in use
   std::uint64_t reused = 0;      // births of a block that had been freed before
-  std::uint64_t never_read = 0;  // of all births
+  std::uint64_t never_read = 0;  // by a decode, of all births; reads of a prefill are not counted
   double mean_age = 0;           // from birth to death, or to now
   std::uint64_t max_age = 0;
   double mean_idle = 0;  // from the last read (or birth) to death, or to now
@@ -79,6 +81,13 @@ class CacheRecorder : public Observer {
 
 // --- Profile ------------------------------------------------------------------------------------
 
+// How far one run is: of the tokens of its prefill, or of its decode steps.
+struct ProfileProgress {
+  std::string_view phase;  // "prefill", "decode"
+  std::uint64_t done = 0;
+  std::uint64_t all = 0;
+};
+
 struct ProfileRequest {
   ModelSpec model;            // types set
   CacheTypes types;           // that were set; for the planner
@@ -92,6 +101,8 @@ struct ProfileRequest {
   bool has_all_layers = false;  // all layers of a group; else its first one
   // Looked at before every chunk of the prefill and every step; the run then ends as partial.
   const std::atomic<bool>* is_stopping = nullptr;
+  // Called before every chunk of the prefill and every step, outside of what is timed.
+  std::function<void(const ProfileProgress&)> on_progress;
 };
 
 // 128, or half of a context below 256; at least 1.

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/checked.h"
 
@@ -49,6 +51,11 @@ Status check_stream(const StreamView& stream, std::string_view name) {
   if (stream.base == nullptr) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("{}: base: found null", name));
   }
+  if (stream.layout.order > RowOrder::kHeadTiles) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: layout: order: found {}, expected one of RowOrder", name,
+                            static_cast<unsigned>(stream.layout.order)));
+  }
   if (stream.heads == 0) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("{}: heads: found 0", name));
   }
@@ -94,6 +101,17 @@ Status check_options(const AttentionOptions& options, std::uint32_t num_q_heads)
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("options: alibi_slopes: found {} values, expected {}",
                             options.alibi_slopes.size(), num_q_heads));
+  }
+  for (const float slope : options.alibi_slopes) {
+    if (std::isfinite(slope)) continue;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("options: alibi_slopes: found {}, expected finite numbers", slope));
+  }
+  for (const float sink : options.sink_logits) {
+    if (sink < std::numeric_limits<float>::infinity()) continue;  // -infinity is no sink at all
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("options: sink_logits: found {}, expected numbers below infinity", sink));
   }
   if (!options.sink_logits.empty() && options.sink_logits.size() != num_q_heads) {
     return fail(ErrorCode::kInvalidArgument,
@@ -151,7 +169,9 @@ Result<PassShape> check_call(const CallShape& call, const KernelTable& kernels) 
   shape.acc_stride = round_up_floats(shape.v_dim);
   const float scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(shape.qk_dim)));
   shape.query_scale = scale * kLog2E;
-  shape.soft_cap = options.soft_cap * kLog2E;
+  // Far above every finite score a cap changes nothing, and nearer to the end of f32 it overflows.
+  constexpr float kLargestSoftCap = 1e30f;
+  shape.soft_cap = std::min(options.soft_cap, kLargestSoftCap) * kLog2E;
   return shape;
 }
 

@@ -139,9 +139,10 @@ class AttentionMeasurement {
             },
         .num_threads = bench_.num_threads};
     TimedWork fma{
-        .run = [&] {
-          pool_.run([&](std::size_t) { keep_result(fma_kernels_->fma_loop(kFmaRounds)); });
-        },
+        .run =
+            [&] {
+              pool_.run([&](std::size_t) { keep_result(fma_kernels_->fma_loop(kFmaRounds)); });
+            },
         .num_threads = bench_.num_threads};
     time_in_turn({&stream, &attention, &fma}, bench_.seconds);
     report.time = attention.timing();

@@ -107,12 +107,10 @@ bool ProfileLoop::is_stopping() const {
   return request_.is_stopping != nullptr && request_.is_stopping->load();
 }
 
-std::uint64_t ProfileLoop::first_visible() const {
+std::uint64_t ProfileLoop::first_visible(std::uint64_t tokens) const {
   std::uint64_t first = 0;
-  if (options_.window != 0 && num_tokens_ > options_.window) first = num_tokens_ - options_.window;
-  if (options_.chunk != 0) {
-    first = std::max(first, (num_tokens_ - 1) / options_.chunk * options_.chunk);
-  }
+  if (options_.window != 0 && tokens > options_.window) first = tokens - options_.window;
+  if (options_.chunk != 0) first = std::max(first, (tokens - 1) / options_.chunk * options_.chunk);
   return first;
 }
 
@@ -152,29 +150,45 @@ Status ProfileLoop::grow(std::uint64_t count, double& append_s, double& write_s)
 }
 
 Status ProfileLoop::prefill(std::uint64_t tokens, PrefillReport& report) {
-  std::uint64_t chunk = 0;
+  const std::uint64_t first_attended = tokens - attended_tokens(tokens);
   while (num_tokens_ < tokens && !(num_tokens_ > 0 && is_stopping())) {
-    chunk = std::min(tokens - num_tokens_, request_.micro_batch);
-    KVARTO_CHECK_OK(grow(chunk, report.append_s, report.write_s));
+    tell_progress("prefill", num_tokens_, tokens);
+    const std::uint64_t begin = num_tokens_;
+    KVARTO_CHECK_OK(
+        grow(std::min(tokens - begin, request_.micro_batch), report.append_s, report.write_s));
+    if (num_tokens_ > first_attended && !is_stopping()) {
+      KVARTO_CHECK_OK(attend_prefill(num_tokens_ - std::max(begin, first_attended), report));
+    }
   }
   report.tokens = num_tokens_;
-  if (chunk == 0 || is_stopping()) return {};
-  return attend_prefill(chunk, report);
+  return {};
 }
 
-Status ProfileLoop::attend_prefill(std::uint64_t last_chunk, PrefillReport& report) {
+// The last of `tokens` that kPrefillFlop pays for, one at least.
+std::uint64_t ProfileLoop::attended_tokens(std::uint64_t tokens) const {
+  if (tokens == 0) return 0;
   const QueryShape& query = group().query;
-  const double token_flop = 2.0 * query.q_heads * (query.qk_dim + query.v_dim) *
-                            static_cast<double>(num_tokens_ - first_visible()) *
-                            static_cast<double>(request_.num_sequences);
-  const auto affordable = static_cast<std::uint64_t>(std::min(kPrefillFlop / token_flop, 1e9));
-  report.attended_tokens = std::clamp<std::uint64_t>(affordable, 1, last_chunk);
-  const std::uint64_t num_queries = report.attended_tokens * request_.num_sequences;
+  const double row_flop = 2.0 * query.q_heads * (query.qk_dim + query.v_dim) *
+                          static_cast<double>(request_.num_sequences);
+  // The last token sees the most rows.
+  const double token_flop = row_flop * static_cast<double>(tokens - first_visible(tokens));
+  const double affordable = std::min(kPrefillFlop / token_flop, static_cast<double>(tokens));
+  return std::max<std::uint64_t>(static_cast<std::uint64_t>(affordable), 1);
+}
+
+void ProfileLoop::tell_progress(std::string_view phase, std::uint64_t done,
+                                std::uint64_t all) const {
+  if (request_.on_progress) request_.on_progress({phase, done, all});
+}
+
+Status ProfileLoop::attend_prefill(std::uint64_t count, PrefillReport& report) {
+  const QueryShape& query = group().query;
+  const std::uint64_t num_queries = count * request_.num_sequences;
   std::vector<float> q;
-  for (std::uint64_t i = 0; i < report.attended_tokens; ++i)
-    q.insert(q.end(), q_.begin(), q_.end());
+  q.reserve(count * q_.size());
+  for (std::uint64_t i = 0; i < count; ++i) q.insert(q.end(), q_.begin(), q_.end());
   std::vector<float> out(num_queries * query.q_heads * query.v_dim);
-  const std::vector<std::uint64_t> q_lens(request_.num_sequences, report.attended_tokens);
+  const std::vector<std::uint64_t> q_lens(request_.num_sequences, count);
   KVARTO_TRY(const LayerView layer, view(0));
   PrefillCall call;
   call.view = layer.cache();
@@ -185,7 +199,8 @@ Status ProfileLoop::attend_prefill(std::uint64_t last_chunk, PrefillReport& repo
   call.out = out;
   const double begin = now_s();
   KVARTO_CHECK_OK(runner_.prefill(call));
-  report.attention_s = now_s() - begin;
+  report.attention_s += now_s() - begin;
+  report.attended_tokens += count;
   return {};
 }
 
@@ -243,6 +258,7 @@ Status ProfileLoop::run(ProfileRun& report) {
   recorder_->next_step();
   counters.start();
   while (num_tokens_ < request_.context && !(!report.steps.empty() && is_stopping())) {
+    tell_progress("decode", report.steps.size(), num_steps);
     KVARTO_CHECK_OK(step(report));
   }
   counters.stop();

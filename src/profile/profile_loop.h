@@ -80,18 +80,23 @@ class ProfileLoop {
   // Rows of layer 0, spread over the visible ones, against what was written.
   [[nodiscard]] Result<ReadBack> read_back() const;
   // First row that a step at the final length sees.
-  [[nodiscard]] std::uint64_t first_visible() const;
+  [[nodiscard]] std::uint64_t first_visible() const { return first_visible(num_tokens_); }
 
  private:
   ProfileLoop(const ProfileRequest& request, KvCache cache, AttentionRunner runner);
   Status find_streams();
   Status prefill(std::uint64_t tokens, PrefillReport& report);
-  Status attend_prefill(std::uint64_t last_chunk, PrefillReport& report);
+  // Attention of the last `count` tokens.
+  Status attend_prefill(std::uint64_t count, PrefillReport& report);
+  [[nodiscard]] std::uint64_t attended_tokens(std::uint64_t tokens) const;
+  void tell_progress(std::string_view phase, std::uint64_t done, std::uint64_t all) const;
   Status grow(std::uint64_t count, double& append_s, double& write_s);
   Status write_rows(StreamId stream, const RowTable& table, std::uint64_t count);
   Status step(ProfileRun& report);
   Result<AttentionReport> decode(const CacheView& view);
   [[nodiscard]] bool is_stopping() const;
+  // Of the last of `tokens`, more than 0.
+  [[nodiscard]] std::uint64_t first_visible(std::uint64_t tokens) const;
 
   const ProfileRequest& request_;
   KvCache cache_;

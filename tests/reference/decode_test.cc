@@ -147,6 +147,19 @@ TEST_P(Decode, AppliesEveryOption) {
   }
 }
 
+// A large cap leaves scores as they are: what is lost near 0 would come back times the cap.
+TEST_P(Decode, KeepsItsPromiseUnderEverySoftCap) {
+  for (const float cap : {0.01f, 1.0f, 30.0f, 50.0f, 1e3f, 1e5f, 1e7f, 1e30f, 3e38f}) {
+    CaseShape shape;
+    shape.lengths = {300};
+    CacheCase test(shape);
+    AttentionOptions options;
+    options.scale = 1.0f;  // scores of order 10
+    options.soft_cap = cap;
+    EXPECT_LE(run(test, options), 1e-5) << cap;
+  }
+}
+
 TEST_P(Decode, MatchesTheReferenceOnRandomShapes) {
   std::mt19937_64 random(20260601);
   const auto pick = [&](std::uint64_t low, std::uint64_t high) {

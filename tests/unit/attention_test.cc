@@ -22,6 +22,9 @@ struct BadCall {
   const char* message;
 };
 
+const std::vector<float> kNan(4, NAN);  // one for each query head
+const std::vector<float> kInfinite(4, INFINITY);
+
 const BadCall kBadCalls[] = {
     {"NullBase", [](DecodeCall& c) { c.view.k.base = nullptr; }, ErrorCode::kInvalidArgument,
      "k: base: found null"},
@@ -58,6 +61,12 @@ const BadCall kBadCalls[] = {
      "lse: found 1 values"},
     {"NanScale", [](DecodeCall& c) { c.options.scale = NAN; }, ErrorCode::kInvalidArgument,
      "scale: found nan"},
+    {"NanSlope", [](DecodeCall& c) { c.options.alibi_slopes = kNan; }, ErrorCode::kInvalidArgument,
+     "alibi_slopes: found nan"},
+    {"InfiniteSink", [](DecodeCall& c) { c.options.sink_logits = kInfinite; },
+     ErrorCode::kInvalidArgument, "sink_logits: found inf"},
+    {"UnknownOrder", [](DecodeCall& c) { c.view.k.layout.order = static_cast<RowOrder>(9); },
+     ErrorCode::kInvalidArgument, "k: layout: order: found 9"},
     {"NegativeCap", [](DecodeCall& c) { c.options.soft_cap = -1; }, ErrorCode::kInvalidArgument,
      "soft_cap: found -1"},
 };
