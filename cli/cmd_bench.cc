@@ -48,6 +48,14 @@ Result<std::uint64_t> argument_of(const std::string& architecture, std::uint64_t
   return value;
 }
 
+// An option that says what the architecture says already must say the same.
+Status check_same(std::string_view option, std::optional<std::uint64_t> found,
+                  std::uint64_t expected, const std::string& architecture) {
+  if (!found.has_value() || *found == expected) return {};
+  return fail(ErrorCode::kInvalidArgument, fmt::format("{}: found {}, expected {} as in --arch {}",
+                                                       option, *found, expected, architecture));
+}
+
 // Heads and window of the architecture; defaults are those of llama-3.1-8b.
 Status set_architecture(const Asked& asked, AttentionBench* bench) {
   constexpr std::uint64_t kQueryHeads = 32, kKvHeads = 8, kHeadDim = 128, kWindow = 4096;
@@ -56,18 +64,20 @@ Status set_architecture(const Asked& asked, AttentionBench* bench) {
   std::uint64_t kv_heads = asked.kv_heads.value_or(kKvHeads);
   std::uint64_t window = asked.window.value_or(0);
   if (name == "mha") {
-    kv_heads = asked.kv_heads.value_or(q_heads);
+    kv_heads = q_heads;
   } else if (name == "mqa") {
-    kv_heads = asked.kv_heads.value_or(1);
+    kv_heads = 1;
   } else if (name == "gqa") {
     KVARTO_TRY(kv_heads, argument_of(asked.architecture, kv_heads));
   } else if (name == "swa") {
     KVARTO_TRY(window, argument_of(asked.architecture, asked.window.value_or(kWindow)));
+    KVARTO_CHECK_OK(check_same("--window", asked.window, window, asked.architecture));
   } else {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("--arch: found {}, expected mha, mqa, gqa[:G] or swa[:w] here",
                             asked.architecture));
   }
+  KVARTO_CHECK_OK(check_same("--kv-heads", asked.kv_heads, kv_heads, asked.architecture));
   const std::uint64_t dim = asked.head_dim.value_or(kHeadDim);
   KVARTO_TRY(bench->q_heads, narrow("--q-heads", q_heads));
   KVARTO_TRY(bench->kv_heads, narrow("--kv-heads", kv_heads));
@@ -268,15 +278,17 @@ Table attention_table() {
 }
 
 void add_row(const AttentionBench& bench, const BenchReport& report, Table& table) {
-  table.row(
-      {fmt::format("{}/{} x {}", bench.q_heads, bench.kv_heads, bench.qk_dim), type_words(bench),
-       grouped(bench.kv_len), std::string(report.layout),
-       bench.block_size == 0 ? "contiguous" : grouped(bench.block_size), grouped(bench.num_threads),
-       std::string(report.isa), short_bytes(report.unique_kv_bytes),
-       short_seconds(report.time.median_us * 1e-6), fmt::format("{:.1f}", report.gb_per_s),
-       fmt::format("{:.2f}", report.bandwidth_fraction()),
-       fmt::format("{:.0f}", report.gflop_per_s), fmt::format("{:.2f}", report.flop_fraction()),
-       fmt::format("{:.1e}", report.max_rel_error)});
+  const bool computes = report.gflop_per_s > 0;
+  table.row({fmt::format("{}/{} x {}", bench.q_heads, bench.kv_heads, bench.qk_dim),
+             type_words(bench), grouped(bench.kv_len), std::string(report.layout),
+             bench.block_size == 0 ? "contiguous" : grouped(bench.block_size),
+             grouped(bench.num_threads), std::string(report.isa),
+             short_bytes(report.unique_kv_bytes), short_seconds(report.time.median_us * 1e-6),
+             fmt::format("{:.1f}", report.gb_per_s),
+             report.machine_gb_per_s > 0 ? fmt::format("{:.2f}", report.bandwidth_fraction()) : "-",
+             computes ? fmt::format("{:.0f}", report.gflop_per_s) : "",
+             computes ? fmt::format("{:.2f}", report.flop_fraction()) : "",
+             fmt::format("{:.1e}", report.max_rel_error)});
 }
 
 Result<BenchReport> measure(const Asked& asked, const AttentionBench& bench) {
@@ -291,13 +303,38 @@ Result<BenchReport> measure(const Asked& asked, const AttentionBench& bench) {
   return report;
 }
 
+// Refuses options that what is measured does not have.
+Status check_unused(const Asked& asked) {
+  const auto refuse = [&](std::string_view option, std::string_view why) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: bench {} {}, expected no value", option, asked.what, why));
+  };
+  if (asked.what == "decode" && asked.q_len.has_value()) {
+    return refuse("--q-len", "has one query token a sequence");
+  }
+  if (asked.what == "append") {
+    constexpr std::string_view kNothing = "computes nothing";
+    if (asked.arithmetic != "auto") return refuse("--arith", kNothing);
+    if (asked.content != "normal") return refuse("--data", kNothing);
+    if (asked.baseline != "none") return refuse("--baseline", kNothing);
+    if (asked.window.has_value()) return refuse("--window", "keeps every token");
+  }
+  if (asked.what == "machine") {
+    const bool has_shape = asked.q_heads || asked.kv_heads || asked.head_dim || asked.v_head_dim ||
+                           asked.window || asked.q_len || asked.batch;
+    const bool has_cache = !asked.types.empty() || !asked.key_types.empty() ||
+                           !asked.value_types.empty() || !asked.lengths.empty() ||
+                           !asked.layouts.empty() || !asked.block_sizes.empty();
+    if (has_shape || has_cache) return refuse("options of a cache", "has none");
+  }
+  return {};
+}
+
 Result<ExitCode> run_attention(const Asked& asked, Output& out) {
   KVARTO_TRY(const std::vector<AttentionBench> benches, benches_of(asked));
   const bool is_decode = asked.what == "decode";
   const bool is_append = asked.what == "append";
-  if (is_append && asked.arithmetic != "auto") {
-    return fail(ErrorCode::kInvalidArgument, "--arith: append computes nothing, expected no value");
-  }
+  KVARTO_CHECK_OK(check_unused(asked));
   Json list = Json::array();
   Table table = attention_table();
   std::string ran_arith;
@@ -316,10 +353,12 @@ Result<ExitCode> run_attention(const Asked& asked, Output& out) {
   out.heading(is_append ? "append, rows handed in as f32"
                         : fmt::format("{}, arithmetic {}", asked.what, ran_arith));
   table.print(out);
-  out.note(fmt::format(
-      "\"of stream\" and \"of peak\": against the read stream over as many bytes and the {} "
-      "multiply-add loop, timed in turn in this process",
-      is_append ? "f32" : ran_arith));
+  out.note(is_append
+               ? "\"of stream\": against the read stream over as many bytes, timed in turn in this "
+                 "process"
+               : fmt::format("\"of stream\" and \"of peak\": against the read stream over as many "
+                             "bytes and the {} multiply-add loop, timed in turn in this process",
+                             ran_arith));
   return ExitCode::kDone;
 }
 
@@ -376,7 +415,10 @@ Result<ExitCode> run_machine(const Asked& asked, Output& out) {
 }
 
 Result<ExitCode> run(const Asked& asked, Output& out) {
-  if (asked.what == "machine") return run_machine(asked, out);
+  if (asked.what == "machine") {
+    KVARTO_CHECK_OK(check_unused(asked));
+    return run_machine(asked, out);
+  }
   if (asked.what == "decode" || asked.what == "prefill" || asked.what == "append") {
     return run_attention(asked, out);
   }

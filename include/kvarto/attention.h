@@ -102,7 +102,7 @@ struct AttentionReport {
 
 struct RunnerOptions {
   std::uint32_t num_threads = 1;
-  bool is_pinned = false;  // binds each thread to a core of its own
+  bool is_pinned = false;  // binds each thread to a core of its own; needs as many cores
 };
 
 struct RunnerState;  // kernels, threads and scratch memory

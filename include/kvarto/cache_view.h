@@ -45,7 +45,7 @@ struct SequenceView {
 };
 
 // K and V of one layer for a batch of sequences. `v` may be the same stream as `k` (K = V or a
-// prefix of K).
+// prefix of K), kept in rows: keys in tiles cannot serve as values.
 struct CacheView {
   StreamView k;
   StreamView v;

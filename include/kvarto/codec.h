@@ -31,6 +31,7 @@ struct CodecInfo {
 
 // All codecs, in the order of the enumeration.
 [[nodiscard]] std::span<const CodecInfo> all_codecs();
+// Of a number outside the enumeration: name "unknown", no bits.
 [[nodiscard]] const CodecInfo& codec_info(Codec codec);
 [[nodiscard]] std::optional<Codec> codec_from_name(std::string_view name);
 

@@ -21,12 +21,6 @@
 
 namespace kvarto {
 
-#ifdef NDEBUG
-inline constexpr bool kIsDebugBuild = false;
-#else
-inline constexpr bool kIsDebugBuild = true;
-#endif
-
 struct CacheOptions {
   std::uint64_t block_size = kDefaultBlockSize;  // tokens
   // One block holds a whole sequence: block_size is the context rounded up to whole tiles.
@@ -43,8 +37,9 @@ struct CacheOptions {
   std::vector<std::uint64_t> blocks_per_track;
   bool wants_huge_pages = true;
   bool is_populated = false;  // touch all pages at once
-  // Fill freed blocks with NaN patterns, so that a read after free shows.
-  bool poisons_freed_blocks = kIsDebugBuild;
+  // Fill freed blocks with NaN patterns, so that a read after free shows. Unset: in debug builds of
+  // the library.
+  std::optional<bool> poisons_freed_blocks;
 };
 
 // A sequence of one cache. Ids are never used twice, so that one that outlived its sequence is

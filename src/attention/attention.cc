@@ -72,6 +72,11 @@ Result<AttentionRunner> AttentionRunner::create(const RunnerOptions& options) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("threads: found {}, expected 1 to {}",
                                                          options.num_threads, kMaxThreads));
   }
+  if (options.is_pinned && options.num_threads > num_usable_cores()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("threads: found {} pinned, expected at most one for each of {} cores",
+                            options.num_threads, num_usable_cores()));
+  }
   KVARTO_TRY(const KernelTable* kernels, active_kernels());
   try {
     return AttentionRunner(std::make_unique<RunnerState>(*kernels, options));

@@ -51,6 +51,11 @@ Status check_stream(const StreamView& stream, std::string_view name) {
   if (stream.base == nullptr) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("{}: base: found null", name));
   }
+  if (static_cast<int>(stream.codec) >= kNumCodecs) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: codec: found {}, expected one of Codec", name,
+                            static_cast<unsigned>(stream.codec)));
+  }
   if (stream.layout.order > RowOrder::kHeadTiles) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: layout: order: found {}, expected one of RowOrder", name,

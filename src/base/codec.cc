@@ -47,11 +47,17 @@ constexpr bool is_in_order() {
 }
 static_assert(is_in_order());
 
+// What a number outside the enumeration names, so that an error can be reported.
+constexpr CodecInfo kUnknown{Codec{}, "unknown", 0, 1, 0, true, ""};
+
 }  // namespace
 
 std::span<const CodecInfo> all_codecs() { return kCodecs; }
 
-const CodecInfo& codec_info(Codec codec) { return kCodecs[static_cast<std::size_t>(codec)]; }
+const CodecInfo& codec_info(Codec codec) {
+  const auto index = static_cast<std::size_t>(codec);
+  return index < kCodecs.size() ? kCodecs[index] : kUnknown;
+}
 
 std::optional<Codec> codec_from_name(std::string_view name) {
   for (const CodecInfo& info : kCodecs) {

@@ -77,7 +77,7 @@ void KvCache::Impl::release(TrackStore& store, std::uint32_t block) {
   const Result<std::uint32_t> remaining = store.pool.release(BlockId{block});
   KVARTO_CHECK(remaining.has_value());
   if (*remaining != 0) return;
-  if (options.poisons_freed_blocks) fill_block(store, block, 0xFF);
+  if (options.poisons_freed_blocks.value_or(false)) fill_block(store, block, 0xFF);
   if (observer != nullptr) observer->block_freed(track_of(store), block);
 }
 

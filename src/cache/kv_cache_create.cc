@@ -7,41 +7,22 @@
 
 #include "base/checked.h"
 #include "cache/kv_cache_impl.h"
+#include "cache/model_check.h"
 #include "kernels/dispatch.h"
 #include "kvarto/layout_convert.h"
 
 namespace kvarto {
 namespace {
 
+#ifdef NDEBUG
+constexpr bool kIsDebugBuild = false;
+#else
+constexpr bool kIsDebugBuild = true;
+#endif
+
 Status invalid(std::string_view option, std::uint64_t found, std::string_view expected) {
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("cache options: {}: {}, expected {}", option, found, expected));
-}
-
-Status check_stream(const LayerGroup& group, const Stream& stream) {
-  const auto bad = [&](std::string_view what) -> Status {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("model: {} layer, stream {}: {}",
-                                                         group.architecture, stream.name, what));
-  };
-  if (stream.fields.empty()) return bad("no fields, expected at least 1");
-  if (stream.tokens_per_row == 0) return bad("0 tokens per row, expected at least 1");
-  for (const Field& field : stream.fields) {
-    if (field.heads == 0 || field.width == 0) {
-      return bad(fmt::format("field {} of {} x {} elements, expected at least 1 x 1", field.name,
-                             field.heads, field.width));
-    }
-  }
-  const Lifetime::Kind kind = stream.lifetime.kind;
-  const bool needs_tokens = kind == Lifetime::Kind::kWindow || kind == Lifetime::Kind::kChunk ||
-                            kind == Lifetime::Kind::kTtl || kind == Lifetime::Kind::kKept;
-  if (needs_tokens && stream.lifetime.tokens == 0) {
-    return bad(fmt::format("lifetime {}, expected at least 1 token", to_string(stream.lifetime)));
-  }
-  if (stream.truncate.kind == Truncate::Kind::kBoundary && stream.truncate.tokens == 0) {
-    return bad("truncate boundary(0), expected at least 1 token");
-  }
-  if (stream.block_align_bytes == 0) return bad("block alignment 0, expected at least 1 byte");
-  return {};
 }
 
 Status check_options(const CacheOptions& options) {
@@ -52,6 +33,9 @@ Status check_options(const CacheOptions& options) {
   }
   if (options.context == 0 || options.context > (std::uint64_t{1} << 48)) {
     return invalid("context", options.context, "1 to 2^48 tokens");
+  }
+  if (options.layout > Layout::kHardware) {
+    return invalid("layout", static_cast<std::uint64_t>(options.layout), "one of Layout");
   }
   if (options.micro_batch == 0) return invalid("micro_batch", 0, "at least 1 token");
   if (options.num_snapshots > (1u << 20)) {
@@ -191,9 +175,8 @@ void KvCache::Impl::add_slices(std::uint32_t track_index, std::uint64_t num_bloc
 Result<KvCache> KvCache::create(ModelSpec model, const CacheOptions& requested) {
   CacheOptions options = requested;
   KVARTO_CHECK_OK(check_options(options));
-  for (const LayerGroup& group : model.groups) {
-    for (const Stream& stream : group.streams) KVARTO_CHECK_OK(check_stream(group, stream));
-  }
+  KVARTO_CHECK_OK(check_model(model));
+  if (!options.poisons_freed_blocks) options.poisons_freed_blocks = kIsDebugBuild;
   // Whole tiles, so that the hardware layout is the same as with blocks.
   options.micro_batch = std::min(options.micro_batch, options.context);
   if (options.is_contiguous) options.block_size = round_up(options.context, kTileRows);

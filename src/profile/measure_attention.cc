@@ -171,8 +171,10 @@ Result<BenchReport> measure(const AttentionBench& asked, Phase phase) {
   AttentionBench bench = asked;
   if (phase == Phase::kDecode) bench.q_len = 1;
   KVARTO_TRY(const KernelTable* kernels, active_kernels());
-  KVARTO_TRY(AttentionRunner runner, AttentionRunner::create({.num_threads = bench.num_threads,
-                                                              .is_pinned = bench.num_threads > 1}));
+  KVARTO_TRY(AttentionRunner runner,
+             AttentionRunner::create(
+                 {.num_threads = bench.num_threads,
+                  .is_pinned = bench.num_threads > 1 && bench.num_threads <= num_usable_cores()}));
   AttentionBench stored = bench;
   if (bench.baseline == BenchBaseline::kRepeat) stored.kv_heads = stored.q_heads;
   KVARTO_TRY(BenchCache cache, BenchCache::create(stored, *kernels));

@@ -70,6 +70,12 @@ Result<std::vector<Track>> make_tracks(const ModelSpec& model, std::uint64_t blo
     for (std::size_t s = 0; s < group.streams.size(); ++s) {
       Stream stream = group.streams[s];
       if (!has_blocks(stream)) continue;
+      for (const Field& field : stream.fields) {
+        if (static_cast<int>(field.codec) < kNumCodecs) continue;
+        return fail(ErrorCode::kInvalidArgument,
+                    fmt::format("stream {}: codec {}, expected one of Codec", stream.name,
+                                static_cast<unsigned>(field.codec)));
+      }
       if (stream.shard == Shard::kHead) {
         for (Field& field : stream.fields) {
           field.heads = heads_on_rank(field.heads, tensor_parallel);

@@ -65,6 +65,8 @@ const BadCall kBadCalls[] = {
      "alibi_slopes: found nan"},
     {"InfiniteSink", [](DecodeCall& c) { c.options.sink_logits = kInfinite; },
      ErrorCode::kInvalidArgument, "sink_logits: found inf"},
+    {"UnknownCodec", [](DecodeCall& c) { c.view.v.codec = static_cast<Codec>(255); },
+     ErrorCode::kInvalidArgument, "v: codec: found 255"},
     {"UnknownOrder", [](DecodeCall& c) { c.view.k.layout.order = static_cast<RowOrder>(9); },
      ErrorCode::kInvalidArgument, "k: layout: order: found 9"},
     {"NegativeCap", [](DecodeCall& c) { c.options.soft_cap = -1; }, ErrorCode::kInvalidArgument,

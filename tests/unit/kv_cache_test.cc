@@ -65,6 +65,28 @@ TEST(KvCache, AllocatesWholePagesAndTwelveBytesOfBookkeepingABlock) {
   EXPECT_EQ(cache.allocated_bytes(), (48u * 5 * 64 / 4096 + 1) * 4096 + 48 * 12);
 }
 
+std::string refusal(const ModelSpec& model, const CacheOptions& options = small_options()) {
+  const auto cache = KvCache::create(model, options);
+  return cache ? "" : cache.error().message;
+}
+
+TEST(KvCache, RefusesModelsThatCannotBe) {
+  ModelSpec model = model_of({plain_stream("k")}, 2);
+  model.groups[0].streams[0].fields[0].codec = static_cast<Codec>(kNumCodecs);
+  EXPECT_THAT(refusal(model), HasSubstr("codec 22, expected one of Codec"));
+  EXPECT_THAT(refusal(model_of({plain_stream("k"), plain_stream("k")})),
+              HasSubstr("two streams named k"));
+  model = model_of({plain_stream("k")}, 2);
+  model.groups[0].layers = {5, 5};
+  EXPECT_THAT(refusal(model), HasSubstr("layer 5 is named twice"));
+  model = model_of({plain_stream("k")}, 2);
+  model.groups[0].streams[0].owner_layer = 7;
+  EXPECT_THAT(refusal(model), HasSubstr("stream k: owner layer 7"));
+  CacheOptions options = small_options();
+  options.layout = static_cast<Layout>(77);
+  EXPECT_THAT(refusal(model_of({plain_stream("k")}), options), HasSubstr("layout: 77"));
+}
+
 TEST(KvCache, ReadsWhatWasWrittenAndZerosBeforeThat) {
   KvCache cache = cache_of(model_of({plain_stream("k")}, 2), small_options());
   const StreamId k = *cache.find_stream(1, "k");
