@@ -28,14 +28,14 @@ struct Fill {
   const std::uint64_t* next_offsets = nullptr;
 };
 
-// Fills rows [first, end) and says where they lie.
-void fill_rows(const Fill& fill, std::uint32_t first, std::uint32_t end, float* slab,
-               std::array<std::uint64_t, kChunkRows>& places) {
-  for (std::uint32_t row = first; row < end; ++row) {
-    if (fill.next != nullptr) prefetch(fill.next + fill.next_offsets[row], fill.row_bytes);
-    const std::size_t place = std::size_t{row} * fill.stride;
-    fill.decode(fill.rows + fill.offsets[row], slab + place, fill.width);
-    places[row] = place * sizeof(float);
+// Fills the slab with rows [first, first + count); places[i] says where row first + i lies.
+void fill_rows(const Fill& fill, std::uint32_t first, std::uint32_t count, float* slab,
+               std::uint64_t* places) {
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (fill.next != nullptr) prefetch(fill.next + fill.next_offsets[first + i], fill.row_bytes);
+    const std::size_t place = std::size_t{i} * fill.stride;
+    fill.decode(fill.rows + fill.offsets[first + i], slab + place, fill.width);
+    places[i] = place * sizeof(float);
   }
 }
 
@@ -45,7 +45,7 @@ std::size_t slab_floats(const PassShape& shape) {
   return std::size_t{kChunkRows} * std::max(shape.q_stride, shape.acc_stride);
 }
 
-PassArgs with_filled_keys(const PassShape& shape, const PassArgs& args) {
+PassArgs with_filled_keys(const PassShape& shape, const PassArgs& args, std::uint32_t first) {
   Fill fill;
   fill.decode = shape.k_fill;
   fill.width = shape.qk_dim;
@@ -57,9 +57,11 @@ PassArgs with_filled_keys(const PassShape& shape, const PassArgs& args) {
     fill.next = args.next_k;
     fill.next_offsets = args.next_chunk->k.data();
   }
-  fill_rows(fill, 0, args.chunk->num_keys, args.slab, args.slab_chunk->k);
+  const std::uint32_t count = std::min(kFilledKeys, args.chunk->num_keys - first);
+  fill_rows(fill, first, count, args.slab, args.slab_chunk->k.data());
   PassArgs filled = args;
-  filled.slab_chunk->num_keys = args.chunk->num_keys;
+  filled.scores = args.scores + first;
+  filled.slab_chunk->num_keys = count;
   filled.chunk = args.slab_chunk;
   filled.k = reinterpret_cast<const std::byte*>(args.slab);
   filled.next_chunk = nullptr;
@@ -78,7 +80,8 @@ PassArgs with_filled_values(const PassShape& shape, const PassArgs& args) {
     fill.next = args.next_v;
     fill.next_offsets = args.next_chunk->v.data();
   }
-  fill_rows(fill, args.chunk->first_row, args.chunk->end_row, args.slab, args.slab_chunk->v);
+  const std::uint32_t first = args.chunk->first_row;
+  fill_rows(fill, first, args.chunk->end_row - first, args.slab, args.slab_chunk->v.data() + first);
   PassArgs filled = args;
   filled.slab_chunk->first_row = args.chunk->first_row;
   filled.slab_chunk->end_row = args.chunk->end_row;

@@ -10,10 +10,16 @@ namespace kvarto {
 // Floats of a slab that holds the keys or the values of one chunk.
 [[nodiscard]] std::size_t slab_floats(const PassShape& shape);
 
-// `args` with the keys, or the values, of its chunk in args.slab; `next` rows are prefetched on the
-// way. Both use the same slab: values follow when the keys are scored.
-// Requires: shape.k_fill, or shape.v_fill.
-[[nodiscard]] PassArgs with_filled_keys(const PassShape& shape, const PassArgs& args);
+// Keys that are decoded and scored before the next: they stay in the first-level cache.
+inline constexpr std::uint32_t kFilledKeys = 16;
+
+// `args` with keys of its chunk in args.slab, kFilledKeys from row `first` on or as many as are
+// left, and the place of their scores. The same rows of the next chunk are prefetched on the way.
+// Requires: shape.k_fill.
+[[nodiscard]] PassArgs with_filled_keys(const PassShape& shape, const PassArgs& args,
+                                        std::uint32_t first);
+// `args` with all values of its chunk in args.slab, likewise. Keys and values use the same slab,
+// one after the other. Requires: shape.v_fill.
 [[nodiscard]] PassArgs with_filled_values(const PassShape& shape, const PassArgs& args);
 
 }  // namespace kvarto

@@ -124,11 +124,18 @@ void accumulate_tiles(const PassShape& shape, std::span<const QueryTile> tiles,
   }
 }
 
+void score_all(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args) {
+  if (shape.k_fill == nullptr) return score_tiles(shape, tiles, args);
+  for (std::uint32_t first = 0; first < args.chunk->num_keys; first += kFilledKeys) {
+    score_tiles(shape, tiles, with_filled_keys(shape, args, first));
+  }
+}
+
 }  // namespace
 
 void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args,
               const HeadState& state) {
-  score_tiles(shape, tiles, shape.k_fill != nullptr ? with_filled_keys(shape, args) : args);
+  score_all(shape, tiles, args);
   SoftmaxArgs softmax;
   softmax.scores = args.scores;
   softmax.num_queries = tiles.back().first + tiles.back().size;
