@@ -68,7 +68,10 @@ ModelSpec any_model() {
     const std::uint32_t num_layers = *inRange(1u, 5u);
     for (std::uint32_t i = 0; i < num_layers; ++i) group.layers.push_back(model.num_layers++);
     const int num_streams = *inRange(0, 4);
-    for (int s = 0; s < num_streams; ++s) group.streams.push_back(any_stream());
+    for (int s = 0; s < num_streams; ++s) {
+      group.streams.push_back(any_stream());
+      group.streams.back().name += std::to_string(s);
+    }
     model.groups.push_back(group);
   }
   return model;
