@@ -4,6 +4,7 @@
 //   cache/...     caches of at most 32 MiB, which stay in the last-level cache between runs
 //   pair/...      two measurements side by side: paged and contiguous, layouts, forks, ragged
 //   batches prefill/...   2,048 tokens against the multiply-add loop
+//   ..._in_f16_...   arithmetic in f16 where it is asked for, against its own multiply-add loop
 //
 // `reached` is the ratio of the case's name, `goal` what it should be. One iteration is one
 // measurement of about a second, medians over its quiet runs.
@@ -37,6 +38,10 @@ AttentionBench with(AttentionBench bench, Layout layout) {
 }
 AttentionBench with_threads(AttentionBench bench, std::uint32_t threads) {
   bench.num_threads = threads;
+  return bench;
+}
+AttentionBench in_half(AttentionBench bench) {
+  bench.arith = Arith::kF16;
   return bench;
 }
 AttentionBench contiguous(AttentionBench bench) {
@@ -85,8 +90,28 @@ void decode_ratio(benchmark::State& state, AttentionBench bench, AttentionBench 
   state.counters["goal"] = goal;
 }
 
+void decode_of_peak(benchmark::State& state, AttentionBench bench, double goal) {
+  for (auto _ : state) {
+    const auto report = measure_decode(bench);
+    if (!report.has_value()) return state.SkipWithError(report.error().message.c_str());
+    state.counters["reached"] = report->flop_fraction();
+    state.counters["GFLOP/s"] = report->gflop_per_s;
+    state.SetIterationTime(report->time.median_us * 1e-6);
+  }
+  state.counters["goal"] = goal;
+}
+
 void add(const std::string& name, const AttentionBench& bench, double goal) {
   benchmark::RegisterBenchmark(name.c_str(), decode_of_stream, bench, goal)
+      ->Iterations(1)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+using Measurement = void (*)(benchmark::State&, AttentionBench, double);
+void add_of_peak(const std::string& name, Measurement measurement, const AttentionBench& bench,
+                 double goal) {
+  benchmark::RegisterBenchmark(name.c_str(), measurement, bench, goal)
       ->Iterations(1)
       ->UseManualTime()
       ->Unit(benchmark::kMillisecond);
@@ -128,11 +153,15 @@ void register_all() {
   joined.batch_kind = BenchBatch::kEqual;
   joined.kv_len = 64ull * (1 + 8192) / 2;
   add_pair("pair/ragged_over_one", ragged, joined, 1.15);
+  add("memory/gqa32_8_in_f16_of_stream", in_half(shape(32, 8, Codec::kF16, 512 * kMiB)), 0.82);
+  add("memory/gqa64_8_in_f16_of_stream", in_half(shape(64, 8, Codec::kF16, 512 * kMiB)), 0.78);
+  add("cache/gqa32_8_in_f16_of_stream", in_half(shape(32, 8, Codec::kF16, 16 * kMiB)), 0.80);
+  add("cache/gqa64_8_in_f16_of_stream", in_half(shape(64, 8, Codec::kF16, 16 * kMiB)), 0.65);
+  add_of_peak("cache/mqa32_1_in_f16_of_f16_fma_loop", decode_of_peak,
+              in_half(shape(32, 1, Codec::kF16, 2 * kMiB)), 0.58);
   AttentionBench prefill = shape(32, 8, Codec::kF16, 8 * kMiB);  // 2,048 tokens
-  benchmark::RegisterBenchmark("prefill/gqa32_8_of_fma_loop", prefill_of_peak, prefill, 0.60)
-      ->Iterations(1)
-      ->UseManualTime()
-      ->Unit(benchmark::kMillisecond);
+  add_of_peak("prefill/gqa32_8_of_fma_loop", prefill_of_peak, prefill, 0.60);
+  add_of_peak("prefill/gqa32_8_in_f16_of_f16_fma_loop", prefill_of_peak, in_half(prefill), 0.55);
 }
 
 }  // namespace

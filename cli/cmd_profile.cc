@@ -11,6 +11,7 @@
 
 #include "command.h"
 #include "model_options.h"
+#include "numbers.h"
 #include "profile_report.h"
 #include "progress.h"
 
@@ -29,6 +30,7 @@ struct Asked {
   ModelOptions model;
   std::optional<std::uint64_t> context, num_sequences, steps, block_size, micro_batch, threads;
   std::string layout = "hardware";
+  std::string arithmetic = "auto";
   bool has_all_layers = false;
   std::vector<std::string> what_if;
   bool shows_planned = false;
@@ -139,7 +141,9 @@ Status run_one(const Candidate& candidate, ProfileRequest request, ProfileReport
     report->planned.push_back(std::move(row));
     return {};
   }
-  KVARTO_TRY(std::vector<ProfileRun> runs, profile(request));
+  Result<std::vector<ProfileRun>> ran = profile(request);
+  if (!ran.has_value()) return tl::unexpected<Error>(as_usage(ran.error()));
+  std::vector<ProfileRun> runs = std::move(*ran);
   for (ProfileRun& run : runs) {
     if (!candidate.name.empty() && runs.size() == 1) run.architecture = candidate.name;
     report->is_partial |= run.is_partial;
@@ -162,6 +166,7 @@ Result<ProfileRequest> request_of(const Asked& asked, const ModelSpec& model) {
                 fmt::format("--threads: found {}, expected at most 4294967295", threads));
   }
   request.num_threads = static_cast<std::uint32_t>(threads);
+  KVARTO_TRY(request.arith, parse_arith(asked.arithmetic));
   request.has_all_layers = asked.has_all_layers;
   request.is_stopping = &g_is_stopping;
   for (const Layout layout : {Layout::kGeneric, Layout::kHardware}) {
@@ -276,6 +281,7 @@ Runner declare(OptionSet& options) {
   options.count("-ub,--ubatch-size,--max-num-batched-tokens", 1, &asked->micro_batch,
                 "tokens appended at once (default 512)");
   options.text("--layout", "L", &asked->layout, "generic or hardware (default hardware)");
+  options.text("--arith", "A", &asked->arithmetic, "auto, f32 or f16 (default auto: f32)");
   options.section("report");
   options.list("--what-if", "A,B", &asked->what_if,
                "the same model under other architectures (words of --arch), instead of its own");

@@ -37,6 +37,9 @@ struct CacheOptions {
   std::vector<std::uint64_t> blocks_per_track;
   bool wants_huge_pages = true;
   bool is_populated = false;  // touch all pages at once
+  // Follow how large the elements of f16 rows are while rows are written, which f16 arithmetic needs
+  // (AttentionOptions::arith): squares_bytes() more for every stream and layer, counted as metadata.
+  bool keeps_squares = false;
   // Fill freed blocks with NaN patterns, so that a read after free shows. Unset: in debug builds of
   // the library.
   std::optional<bool> poisons_freed_blocks;
@@ -88,7 +91,7 @@ struct TrackUsage {
   std::uint64_t num_blocks = 0;
   std::uint64_t num_free = 0;
   std::uint64_t storage_bytes = 0;    // mapped
-  std::uint64_t metadata_bytes = 0;   // pool and block tables, as allocated
+  std::uint64_t metadata_bytes = 0;   // pool, block tables and squares, as allocated
   std::uint64_t resident_bytes = 0;   // pages that the kernel has given, of storage_bytes
   std::uint64_t huge_page_bytes = 0;  // of resident_bytes, in huge pages
   bool is_huge_page_advised = false;  // asked for, and the kernel took the advice
@@ -108,7 +111,8 @@ struct TrackUsage {
 // 5. A call that fails, or answers kNoFreeBlock, has changed nothing.
 //
 // Storage and bookkeeping are allocated by create() and never grow: storage_bytes is pool_bytes(),
-// metadata_bytes is kMetadataBytesPerBlock a block where blocks_per_track is empty.
+// metadata_bytes is kMetadataBytesPerBlock a block where blocks_per_track is empty, and what
+// keeps_squares adds.
 class KvCache {
  public:
   // Allocates storage for `model`, whose types are set (with_types). Errors: kInvalidArgument for
@@ -200,7 +204,8 @@ class KvCache {
   [[nodiscard]] Result<StreamView> stream_view(StreamId stream) const;
   // The same for one field of a row, numbered as in Stream::fields.
   [[nodiscard]] Result<StreamView> field_view(StreamId stream, std::uint32_t field) const;
-  // The storage, writable. A caller that writes keeps invariant 2 itself: see is_writable().
+  // The storage, writable. A caller that writes keeps invariant 2 itself: see is_writable(). The
+  // squares of the stream are unknown from then on, so that f16 arithmetic refuses it.
   [[nodiscard]] std::byte* writable_base(StreamId stream);
   // Whether no other sequence or snapshot names the block of this row.
   [[nodiscard]] Result<bool> is_writable(SequenceId sequence, StreamId stream,

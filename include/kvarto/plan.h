@@ -69,6 +69,7 @@ struct PlanRequest {
   std::uint32_t draft_tokens = 0;     // tokens in flight when speculating
   std::uint64_t kv_memory_bytes = 0;  // the memory for the cache; 0 = none stated
   bool is_prefix_caching = false;     // engines that keep snapshots for it
+  bool keeps_squares = false;         // engine kvarto: as in CacheOptions
 };
 
 // What one engine allocates for all sequences, on one rank.

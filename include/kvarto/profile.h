@@ -98,6 +98,7 @@ struct ProfileRequest {
   std::uint64_t micro_batch = kDefaultMicroBatch;
   std::uint32_t num_threads = 1;
   Layout layout = Layout::kHardware;
+  Arith arith = Arith::kAuto;
   bool has_all_layers = false;  // all layers of a group; else its first one
   // Looked at before every chunk of the prefill and every step; the run then ends as partial.
   const std::atomic<bool>* is_stopping = nullptr;

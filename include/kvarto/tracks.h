@@ -86,6 +86,12 @@ struct Track {
 // (kMetadataBytesPerBlock) comes on top. Errors: kInvalidArgument for an overflow.
 [[nodiscard]] Result<std::uint64_t> pool_bytes(const Track& track, std::uint64_t num_blocks);
 
+// Bytes of the squares of one stream in one layer, where a cache keeps them
+// (CacheOptions::keeps_squares): a mean and a peak in f32 for every element of a row. 0 for streams
+// that have none: those of several fields, of another type than f16, of constant rows or of one
+// step.
+[[nodiscard]] std::uint64_t squares_bytes(const Stream& stream);
+
 // Heads of a head-sharded field on one rank: ceil(heads / ranks), at least 1.
 [[nodiscard]] std::uint32_t heads_on_rank(std::uint32_t heads, std::uint32_t tensor_parallel);
 

@@ -55,10 +55,4 @@ class ElementSquares {
   std::vector<float> peaks_;
 };
 
-// Bytes of the squares of one stream of so many heads and elements a head.
-[[nodiscard]] constexpr std::uint64_t element_squares_bytes(std::uint64_t heads,
-                                                            std::uint64_t width) {
-  return heads * width * 2 * sizeof(float);
-}
-
 }  // namespace kvarto

@@ -219,6 +219,7 @@ std::uint64_t KvCache::allocated_bytes() const {
     bytes += store.storage.size_bytes() + metadata_bytes(store);
   }
   for (const StepStore& store : impl_->step_stores) bytes += store.bytes.capacity();
+  for (const ElementSquares& squares : impl_->squares) bytes += squares.size_bytes();
   return bytes;
 }
 
@@ -226,11 +227,15 @@ std::vector<TrackUsage> KvCache::usage() const {
   std::vector<TrackUsage> usage;
   for (const TrackStore& store : impl_->stores) {
     const Residency residency = residency_of(store.storage);
+    std::uint64_t squares = 0;
+    for (const StreamId id : store.slices) {
+      squares += impl_->squares[static_cast<std::uint32_t>(id)].size_bytes();
+    }
     usage.push_back({.track = store.track,
                      .num_blocks = store.pool.num_blocks(),
                      .num_free = store.pool.num_free(),
                      .storage_bytes = store.storage.size_bytes(),
-                     .metadata_bytes = metadata_bytes(store),
+                     .metadata_bytes = metadata_bytes(store) + squares,
                      .resident_bytes = residency.resident_bytes,
                      .huge_page_bytes = residency.huge_page_bytes,
                      .is_huge_page_advised = store.storage.is_huge_page_advised()});

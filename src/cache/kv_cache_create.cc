@@ -103,9 +103,22 @@ Result<std::vector<StepStore>> size_step_stores(const ModelSpec& model,
   return stores;
 }
 
-Status check_memory(const std::vector<StoreSize>& sizes, const std::vector<StepStore>& step_stores,
-                    const CacheOptions& options) {
+// Bytes of the squares of all streams.
+CheckedSum squares_bytes_of(const ModelSpec& model, const CacheOptions& options) {
   CheckedSum bytes;
+  if (!options.keeps_squares) return bytes;
+  for (const LayerGroup& group : model.groups) {
+    for (const Stream& stream : group.streams) {
+      if (stream.owner_layer) continue;
+      bytes.add_product(squares_bytes(stream_on_rank(stream, options.tensor_parallel)),
+                        group.layers.size());
+    }
+  }
+  return bytes;
+}
+
+Status check_memory(const std::vector<StoreSize>& sizes, const std::vector<StepStore>& step_stores,
+                    CheckedSum bytes, const CacheOptions& options) {
   for (const StepStore& store : step_stores) bytes.add(store.total_bytes);
   for (const StoreSize& size : sizes) {
     bytes.add(size.storage_bytes);
@@ -155,9 +168,10 @@ void KvCache::Impl::add_slices(std::uint32_t track_index, std::uint64_t num_bloc
   for (const TrackStream& part : store.track.streams) {
     const LayerGroup& group = model.groups[part.group];
     const Stream& whole = group.streams[part.stream];
-    const SliceShape shape =
-        slice_shape(stream_on_rank(whole, options.tensor_parallel), is_key_stream(group, whole),
-                    options.layout, store.track.rows_per_block);
+    const Stream on_rank = stream_on_rank(whole, options.tensor_parallel);
+    const SliceShape shape = slice_shape(on_rank, is_key_stream(group, whole), options.layout,
+                                         store.track.rows_per_block);
+    const bool has_squares = options.keeps_squares && squares_bytes(on_rank) != 0;
     for (const std::uint32_t layer : group.layers) {
       store.slices.push_back(StreamId{static_cast<std::uint32_t>(slices.size())});
       slices.push_back({.track = track_index,
@@ -167,6 +181,8 @@ void KvCache::Impl::add_slices(std::uint32_t track_index, std::uint64_t num_bloc
                         .offset_bytes = offset,
                         .slice_bytes = part.slice_bytes(),
                         .shape = shape});
+      squares.push_back(has_squares ? ElementSquares(shape.fields[0].heads, shape.fields[0].width)
+                                    : ElementSquares());
       offset += part.slice_bytes() * num_blocks;
     }
   }
@@ -194,7 +210,7 @@ Result<KvCache> KvCache::create(ModelSpec model, const CacheOptions& requested) 
     sizes.push_back(size);
   }
   KVARTO_TRY(std::vector<StepStore> step_stores, size_step_stores(model, options));
-  KVARTO_CHECK_OK(check_memory(sizes, step_stores, options));
+  KVARTO_CHECK_OK(check_memory(sizes, step_stores, squares_bytes_of(model, options), options));
 
   KVARTO_TRY(const KernelTable* kernels, active_kernels());
   auto impl = std::make_unique<Impl>();

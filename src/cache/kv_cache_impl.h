@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "cache/element_squares.h"
 #include "cache/slice.h"
 #include "cache/storage.h"
 #include "kvarto/block_pool.h"
@@ -90,8 +91,9 @@ struct KvCache::Impl {
   CacheOptions options;
   const KernelTable* kernels = nullptr;  // converts and packs rows
   std::vector<Track> tracks;
-  std::vector<TrackStore> stores;  // one a track
-  std::vector<SliceArray> slices;  // by StreamId
+  std::vector<TrackStore> stores;       // one a track
+  std::vector<SliceArray> slices;       // by StreamId
+  std::vector<ElementSquares> squares;  // by StreamId; empty where none are kept
   std::vector<StepStore> step_stores;
   std::vector<Sequence> sequences;  // by slot
   std::vector<std::uint32_t> free_slots;

@@ -95,7 +95,7 @@ Result<KvCache::Impl::RowPlace> KvCache::Impl::place_of(const SliceArray& slice,
 
 Status KvCache::write(SequenceId sequence, StreamId stream, std::uint64_t first_row,
                       const RowSource& source) {
-  const Impl& impl = *impl_;
+  Impl& impl = *impl_;
   KVARTO_TRY(const std::uint32_t slot, impl.slot_of(sequence));
   KVARTO_TRY(const SliceArray* slice, impl.slice_of(stream));
   const std::string& name = impl.model.groups[slice->group].streams[slice->stream].name;
@@ -138,6 +138,10 @@ Status KvCache::write(SequenceId sequence, StreamId stream, std::uint64_t first_
                {from, source.codec}, *impl.kernels);
     from += place.rows.count * row_bytes;
     done += place.rows.count;
+  }
+  if (ElementSquares& squares = impl.squares[static_cast<std::uint32_t>(stream)];
+      squares.is_kept()) {
+    squares.add({source.bytes.data(), element_of(source.codec), count}, *impl.kernels);
   }
   return {};
 }
@@ -200,7 +204,9 @@ Result<StreamView> KvCache::stream_view(StreamId stream) const {
                             impl_->model.groups[slice->group].streams[slice->stream].name,
                             slice->shape.fields.size()));
   }
-  return view_of(impl_->stores[slice->track], *slice, slice->shape.fields[0]);
+  StreamView view = view_of(impl_->stores[slice->track], *slice, slice->shape.fields[0]);
+  view.squares = impl_->squares[static_cast<std::uint32_t>(stream)].view();
+  return view;
 }
 
 Result<SequenceView> KvCache::sequence_view(SequenceId sequence, StreamId stream) const {
@@ -260,6 +266,7 @@ Result<std::span<std::byte>> KvCache::step_rows(SequenceId sequence, std::uint32
 std::byte* KvCache::writable_base(StreamId stream) {
   const Result<const SliceArray*> slice = impl_->slice_of(stream);
   if (!slice) return nullptr;
+  impl_->squares[static_cast<std::uint32_t>(stream)].forget();
   return impl_->stores[(*slice)->track].storage.begin() + (*slice)->offset_bytes;
 }
 

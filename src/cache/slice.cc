@@ -81,17 +81,6 @@ void copy_one_row(const RowOf<const std::byte>& from, const RowOf<std::byte>& to
   }
 }
 
-Element element_of(Codec codec) {
-  switch (codec) {
-    case Codec::kF32:
-      return Element::kF32;
-    case Codec::kF16:
-      return Element::kF16;
-    default:
-      return Element::kBF16;
-  }
-}
-
 struct HeadTarget {
   std::byte* slice;
   HeadPlace place;
@@ -211,6 +200,17 @@ void read_coded_head(const CodedHead& from, const std::byte* slice, float* out,
 }
 
 }  // namespace
+
+Element element_of(Codec codec) {
+  switch (codec) {
+    case Codec::kF32:
+      return Element::kF32;
+    case Codec::kF16:
+      return Element::kF16;
+    default:
+      return Element::kBF16;
+  }
+}
 
 void clear_rows(const SliceShape& shape, std::byte* slice, RowRun rows) {
   if (shape.fields.size() > 1) {

@@ -55,6 +55,9 @@ struct SliceShape {
 // memory of this many floats.
 inline constexpr std::uint32_t kMaxCodedWidth = 4096;
 
+// Requires: is_plain(codec).
+[[nodiscard]] Element element_of(Codec codec);
+
 // The shape of a slice of `rows` rows. Fields of one plain codec and one head each become one; rows
 // of several other fields stay row by row with the scales behind each field, or all in the footer
 // if the stream says so. `is_key` as in choose_layout().

@@ -128,6 +128,7 @@ PlanRequest plan_request(const ProfileRequest& request, std::uint64_t context) {
   plan.types = request.types;
   plan.block_size = request.block_size;
   plan.micro_batch = request.micro_batch;
+  plan.keeps_squares = request.arith == Arith::kF16;
   return plan;
 }
 
@@ -324,12 +325,13 @@ class Reporter {
   Result<std::uint64_t> poison_all_but(std::span<const ReadRun> runs) {
     KVARTO_TRY(const LayerView view, loop_.view(0));
     const CacheView& cache = view.cache();
-    const LayerStreams& layer = loop_.layers().front();
     const std::uint64_t num_blocks = loop_.cache().usage().front().num_blocks;
+    // Not through writable_base(): the squares of the rows that are read stay as they are.
+    const auto writable = [](const std::byte* base) { return const_cast<std::byte*>(base); };
     return poison_unread({cache.k, cache.rows_per_block, cache.sequences, runs},
-                         loop_.cache().writable_base(layer.k), num_blocks) +
+                         writable(cache.k.base), num_blocks) +
            poison_unread({cache.v, cache.rows_per_block, cache.sequences, runs},
-                         loop_.cache().writable_base(layer.v), num_blocks);
+                         writable(cache.v.base), num_blocks);
   }
 
   // The last thing to verify: it destroys the cache's contents.

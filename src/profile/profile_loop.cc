@@ -63,6 +63,7 @@ Result<std::unique_ptr<ProfileLoop>> ProfileLoop::create(const ProfileRequest& r
   options.context = request.context;
   options.micro_batch = request.micro_batch;
   options.poisons_freed_blocks = false;
+  options.keeps_squares = request.arith == Arith::kF16;
   KVARTO_TRY(KvCache cache, KvCache::create(std::move(model), options));
   KVARTO_TRY(AttentionRunner runner, AttentionRunner::create({request.num_threads, false}));
   std::unique_ptr<ProfileLoop> loop(new ProfileLoop(request, std::move(cache), std::move(runner)));
@@ -94,6 +95,7 @@ Status ProfileLoop::find_streams() {
       }
     }
   }
+  options_.arith = request_.arith;
   const QueryShape& query = group().query;
   q_.resize(request_.num_sequences * query.q_heads * query.qk_dim);
   out_.resize(request_.num_sequences * query.q_heads * query.v_dim);
@@ -242,8 +244,10 @@ Status ProfileLoop::step(ProfileRun& report) {
   report.arith = ran.arith;
   report.layout.asked = layout_name(request_.layout);
   report.num_threads = static_cast<std::uint32_t>(ran.num_threads);
+  const Arith asked = request_.arith == Arith::kAuto ? Arith::kF32 : request_.arith;
   report.verified.front().is_met &= ran.layout == layout_name(request_.layout) &&
-                                    ran.num_threads == request_.num_threads && ran.arith == "f32";
+                                    ran.num_threads == request_.num_threads &&
+                                    ran.arith == arith_name(asked);
   return {};
 }
 

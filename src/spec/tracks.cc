@@ -45,6 +45,16 @@ std::uint32_t heads_on_rank(std::uint32_t heads, std::uint32_t tensor_parallel) 
   return static_cast<std::uint32_t>(std::max<std::uint64_t>(1, ceil_div(heads, tensor_parallel)));
 }
 
+std::uint64_t squares_bytes(const Stream& stream) {
+  const Lifetime::Kind kind = stream.lifetime.kind;
+  if (stream.fields.size() != 1 || stream.fields.front().codec != Codec::kF16 ||
+      kind == Lifetime::Kind::kConstant || kind == Lifetime::Kind::kStep) {
+    return 0;
+  }
+  const Field& field = stream.fields.front();
+  return std::uint64_t{field.heads} * field.width * 2 * sizeof(float);
+}
+
 Result<std::uint64_t> pool_bytes(const Track& track, std::uint64_t num_blocks) {
   const auto bytes = checked_mul(track.block_bytes, num_blocks);
   if (!bytes || *bytes > (std::uint64_t{1} << 62)) {

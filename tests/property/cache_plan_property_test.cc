@@ -26,6 +26,7 @@ CacheOptions options_of(const PlanRequest& request) {
   options.tensor_parallel = request.tensor_parallel;
   if (request.block_size != 0) options.block_size = request.block_size;
   if (request.micro_batch != 0) options.micro_batch = request.micro_batch;
+  options.keeps_squares = request.keeps_squares;
   return options;
 }
 
@@ -81,6 +82,7 @@ RC_GTEST_PROP(CachePlanProperty, TheCacheAllocatesTheBytesThatThePlanSays, ()) {
   PlanRequest request;
   request.context = *inRange<std::uint64_t>(1, 600);
   request.num_sequences = *inRange<std::uint64_t>(1, 4);
+  request.keeps_squares = *rc::gen::arbitrary<bool>();
   request.types = {*rc::gen::element<std::string>("auto", "bf16", "q8_0", "int4", "fp8"),
                    *rc::gen::element<std::string>("bf16", "q4_0", "f32"), ""};
   request.tensor_parallel = *inRange(1u, 5u);

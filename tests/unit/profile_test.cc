@@ -112,6 +112,26 @@ TEST(Profile, HoldsForGenericLayoutThreadsAndBlocksThatAreNotWholeTiles) {
   }
 }
 
+TEST(Profile, RunsInF16AndPlansTheSquaresThatItNeeds) {
+  ProfileRequest request = request_for({"gqa:2", 2, 0, 0}, "f16", 200);
+  request.arith = Arith::kF16;
+  const auto runs = profile(request);
+  if (!runs.has_value()) {
+    // Machines and compilers without the unit say so instead.
+    EXPECT_EQ(runs.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(runs.error().message.find("f16 needs"), std::string::npos) << runs.error().message;
+    GTEST_SKIP() << runs.error().message;
+  }
+  EXPECT_EQ(runs->front().arith, "f16");
+  EXPECT_TRUE(runs->front().is_all_met());
+  // Of K and of V: 2 heads x 32 elements x a mean and a peak of 4 bytes.
+  request.arith = Arith::kF32;
+  const auto without = profile(request);
+  ASSERT_TRUE(without.has_value());
+  EXPECT_EQ(runs->front().size.metadata_bytes,
+            without->front().size.metadata_bytes + 2 * (2 * 32 * 2 * 4));
+}
+
 TEST(Profile, CountsEveryBlockOfAWindowFromBirthToDeath) {
   ProfileRequest request = request_for(kCases[3], "f16", 320);
   request.num_steps = 160;

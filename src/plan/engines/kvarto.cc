@@ -104,6 +104,31 @@ struct TrackPair {
   const Track& whole;
 };
 
+// The squares of one track's streams: as many for every number of sequences and tokens.
+Status add_squares(Ledger& ledger, const EngineCase& engine_case, const Track& on_rank) {
+  for (const TrackStream& part : on_rank.streams) {
+    const LayerGroup& group = engine_case.model.groups[part.group];
+    Stream stream = group.streams[part.stream];
+    if (stream.shard == Shard::kHead) {
+      for (Field& field : stream.fields) {
+        field.heads = heads_on_rank(field.heads, engine_case.request.tensor_parallel);
+      }
+    }
+    const auto bytes = checked_mul(squares_bytes(stream), part.layers);
+    if (!bytes) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("squares of stream {} overflow 64 bits", stream.name));
+    }
+    ledger.add(Cause::kMetadata,
+               {.stream = stream.name,
+                .architecture = group.architecture,
+                .layers = part.layers,
+                .group = part.group},
+               *bytes);
+  }
+  return {};
+}
+
 // Puts one track's pool into the ledger and returns its blocks.
 Result<std::uint64_t> add_track(Ledger& ledger, const EngineCase& engine_case,
                                 const TrackPair& track) {
@@ -135,6 +160,9 @@ Result<std::uint64_t> add_track(Ledger& ledger, const EngineCase& engine_case,
                                    .layers = on_rank.layers,
                                    .group = on_rank.group},
                        .blocks_per_sequence = per_sequence});
+  }
+  if (request.keeps_squares) {
+    KVARTO_CHECK_OK(add_squares(ledger, engine_case, track.on_rank));
   }
   ledger.add(Cause::kPadding, kPool, storage - *blocks * track.on_rank.block_bytes);
   ledger.add(Cause::kMetadata, kPool, *metadata);
