@@ -114,6 +114,7 @@ class Decoder {
       scratch.queries.reserve(num_padded * work_.shape.q_stride * view_.k.heads);
       scratch.scores.reserve(num_padded * kChunkRows);
       scratch.slab.reserve(slab_floats(work_.shape));
+      scratch.keys.reserve(joined_key_bytes(work_.shape, queries_[i].tiles.size()) / sizeof(float));
       scratch.rows.reserve(num_padded);
       scratch.distances.reserve(num_padded);
       if (!work_.call->options.alibi_slopes.empty()) {
@@ -205,6 +206,9 @@ class Decoder {
         args.scores = scratch.scores.reserve(0);
         args.slab = scratch.slab.reserve(0);
         args.slab_chunk = &scratch.slab_chunk;
+        if (joined_key_bytes(work_.shape, queries.tiles.size()) != 0) {
+          args.joined = reinterpret_cast<std::byte*>(scratch.keys.reserve(0));
+        }
         if (!scratch.slopes.empty()) {
           args.slopes = scratch.slopes.data() + std::size_t{queries.num_padded} * head;
         }

@@ -43,18 +43,18 @@ float largest_element(const StreamView& stream, std::span<const float> squares) 
   return element <= kHalfLargest ? element : INFINITY;
 }
 
-// Sum of weights[d] * q[d]^2, in lanes that a compiler can keep side by side.
+// Sum of weights[d] * q[d]^2, in four chains that the processor runs side by side.
 float weighted_square(std::span<const float> weights, const float* q) {
-  constexpr std::size_t kLanes = 16;
-  float sums[kLanes] = {};
+  float sums[4] = {};
   std::size_t d = 0;
-  for (; d + kLanes <= weights.size(); d += kLanes) {
-    for (std::size_t i = 0; i < kLanes; ++i) sums[i] += weights[d + i] * (q[d + i] * q[d + i]);
+  for (; d + 4 <= weights.size(); d += 4) {
+    sums[0] += weights[d] * (q[d] * q[d]);
+    sums[1] += weights[d + 1] * (q[d + 1] * q[d + 1]);
+    sums[2] += weights[d + 2] * (q[d + 2] * q[d + 2]);
+    sums[3] += weights[d + 3] * (q[d + 3] * q[d + 3]);
   }
-  float total = 0;
-  for (; d < weights.size(); ++d) total += weights[d] * (q[d] * q[d]);
-  for (const float sum : sums) total += sum;
-  return total;
+  for (; d < weights.size(); ++d) sums[0] += weights[d] * (q[d] * q[d]);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 // What decides about the queries of one KV head.
@@ -130,16 +130,20 @@ Status check_half_bound(const CallShape& call, const PassShape& shape) {
   const CacheView& view = *call.view;
   const std::uint32_t group_size = call.num_q_heads / view.k.heads;
   const std::vector<float> roundings = half_roundings(view.k.width);
-  const double scale = std::fabs(double{shape.query_scale}) / double{kLog2E};
+  std::vector<HeadBound> bounds;
   for (std::uint32_t head = 0; head < view.k.heads; ++head) {
-    KVARTO_TRY(const HeadBound bound, bound_of(view, head, roundings));
-    for (std::uint64_t token = 0; token < call.num_queries; ++token) {
-      for (std::uint32_t i = 0; i < group_size; ++i) {
-        const std::uint64_t q_head = std::uint64_t{head} * group_size + i;
-        const float* q = call.q + (token * call.num_q_heads + q_head) * view.k.width;
-        const double sum = double{weighted_square(bound.weights, q)} * (scale * scale);
-        const double error = std::sqrt(sum * (kHalfUnit * kHalfUnit / 3) + bound.floor);
-        if (!(error <= kMaxHalfScoreError)) return refuse(q_head, bound, q, error);
+    KVARTO_TRY(HeadBound bound, bound_of(view, head, roundings));
+    bounds.push_back(std::move(bound));
+  }
+  const double scale = std::fabs(double{shape.query_scale}) / double{kLog2E};
+  const double variance = scale * scale * (kHalfUnit * kHalfUnit / 3);
+  const float* q = call.q;
+  for (std::uint64_t token = 0; token < call.num_queries; ++token) {
+    for (std::uint32_t q_head = 0; q_head < call.num_q_heads; ++q_head, q += view.k.width) {
+      const HeadBound& bound = bounds[q_head / group_size];
+      const double sum = double{weighted_square(bound.weights, q)} * variance + bound.floor;
+      if (!(sum <= kMaxHalfScoreError * kMaxHalfScoreError)) {
+        return refuse(q_head, bound, q, std::sqrt(sum));
       }
     }
   }

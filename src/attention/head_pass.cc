@@ -68,6 +68,8 @@ void pack_queries(const PassShape& shape, std::span<const QueryTile> tiles,
 
 namespace {
 
+constexpr std::size_t kHalfBytes = 2;
+
 void score_tiles(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args) {
   const auto element = static_cast<std::size_t>(shape.k_element);
   const auto& kernels =
@@ -80,8 +82,20 @@ void score_tiles(const PassShape& shape, std::span<const QueryTile> tiles, const
   score.k = args.k;
   score.dim = shape.qk_dim;
   score.q_stride = shape.q_stride;
+  const std::uint64_t* offsets = args.chunk->k.data();
+  std::uint64_t joined_offsets[kChunkRows / kKeyTileRows];
+  if (args.joined != nullptr) {
+    shape.kernels->join_tiles({args.k, offsets, num_keys, shape.qk_dim, args.joined});
+    const std::uint64_t pair_bytes = std::uint64_t{2} * kKeyTileRows * kHalfBytes * shape.qk_dim;
+    for (std::uint32_t i = 0; i < kChunkRows / kKeyTileRows; ++i) {
+      joined_offsets[i] = i / 2 * pair_bytes;
+    }
+    offsets = joined_offsets;
+    score.k = args.joined;
+    score.is_joined = true;
+  }
   for (std::uint32_t key = 0; key < num_keys; key += part) {
-    score.offsets = args.chunk->k.data() + key;
+    score.offsets = offsets + key;
     score.count = std::min(part, num_keys - key);
     if (args.next_chunk != nullptr) {
       score.next_k = args.next_k;
@@ -132,6 +146,11 @@ void score_all(const PassShape& shape, std::span<const QueryTile> tiles, const P
 }
 
 }  // namespace
+
+std::size_t joined_key_bytes(const PassShape& shape, std::size_t num_tiles) {
+  if (shape.kernels->join_tiles == nullptr || num_tiles < 2) return 0;
+  return std::size_t{kChunkRows} * shape.qk_dim * kHalfBytes;
+}
 
 void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args,
               const HeadState& state) {

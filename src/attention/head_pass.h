@@ -64,6 +64,10 @@ void clear(const PassShape& shape, std::uint32_t num_padded, const HeadState& st
 void pack_queries(const PassShape& shape, std::span<const QueryTile> tiles,
                   std::span<const float* const> rows, float* out);
 
+// Bytes for the keys of one chunk, joined for several query tiles; 0 where the kernels have no use
+// for that.
+[[nodiscard]] std::size_t joined_key_bytes(const PassShape& shape, std::size_t num_tiles);
+
 struct PassArgs {
   const RowChunk* chunk = nullptr;
   const std::byte* k = nullptr;  // slice of this head
@@ -73,6 +77,7 @@ struct PassArgs {
   const std::byte* next_v = nullptr;
   float* slab = nullptr;                       // slab_floats(); for formats that are filled
   RowChunk* slab_chunk = nullptr;              // scratch, likewise
+  std::byte* joined = nullptr;                 // joined_key_bytes(); null: keys are read in place
   const float* q = nullptr;                    // packed
   float* scores = nullptr;                     // [num_padded][kChunkRows]
   const float* slopes = nullptr;               // [num_padded], log2 units; null: no ALiBi

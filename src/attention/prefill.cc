@@ -86,7 +86,9 @@ class Prefiller {
     scratch.states.reserve(head_state_floats(slab_shape_, static_cast<std::uint32_t>(num_padded)));
     scratch.queries.reserve(num_padded * slab_shape_.q_stride);
     scratch.scores.reserve(num_padded * kChunkRows);
-    if (!work_.is_direct) {
+    if (work_.is_direct) {
+      scratch.keys.reserve(joined_key_bytes(slab_shape_, num_padded) / sizeof(float));
+    } else {
       scratch.keys.reserve(std::size_t{kChunkRows} * work_.shape.qk_dim);
       scratch.values.reserve(std::size_t{kChunkRows} * work_.shape.acc_stride);
       scratch.key_rows.reserve(std::size_t{kKeyTileRows} * work_.shape.q_stride);
@@ -123,6 +125,9 @@ class Prefiller {
         args.chunk = &chunk;
         args.k = view_.k.base + item.head * view_.k.layout.head_stride_bytes;
         args.v = view_.v.base + item.head * view_.v.layout.head_stride_bytes;
+        if (joined_key_bytes(slab_shape_, tiles.size()) != 0) {
+          args.joined = reinterpret_cast<std::byte*>(scratch.keys.reserve(0));
+        }
       } else {
         fill_slabs(item.head, chunk, scratch);
         args.chunk = &scratch.chunks[1];

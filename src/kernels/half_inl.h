@@ -48,9 +48,20 @@ KVARTO_INLINE Vec rough_exp2(Vec x) {
   return _mm512_scalef_ps(p, bounded);
 }
 
-// Vectors of 32 rows: two tiles of 16, or one tile twice where only the low half counts.
-template <int kStride, int kQueries, int kVecs, bool kIsSingle, bool kPrefetch>
+// Where a vector of 32 rows comes from: two tiles, one tile twice (only its low half counts), or a
+// pair that join_tiles has made.
+enum class KeyForm : std::uint8_t { kPair, kSingle, kJoined };
+
+// Row by row of a key tile: one element of its 16 rows from `first`, another 16 from `second`.
+KVARTO_INLINE Half join_rows(const std::byte* first, const std::byte* second) {
+  const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(first));
+  const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(second));
+  return _mm512_castsi512_ph(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
+}
+
+template <int kStride, int kQueries, int kVecs, KeyForm kForm, bool kPrefetch>
 KVARTO_INLINE void half_score_part(const ScoreArgs& args, std::uint32_t tile, std::uint32_t query) {
+  constexpr bool kIsSingle = kForm == KeyForm::kSingle;
   constexpr int kTiles = kIsSingle ? 1 : 2 * kVecs;
   constexpr std::size_t kStepBytes = std::size_t{kTile} * kHalfBytes;
   constexpr int kSums = kQueries * kVecs;
@@ -70,12 +81,11 @@ KVARTO_INLINE void half_score_part(const ScoreArgs& args, std::uint32_t tile, st
     const auto step = [&](std::size_t at) __attribute__((always_inline)) {
       Half keys[kVecs];
       KVARTO_UNROLL(kVecs, v) {
-        const auto load_tile = [&](int t) __attribute__((always_inline)) {
-          return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(k[t] + at));
-        };
-        constexpr int kSecond = kIsSingle ? 0 : 1;
-        keys[v] = _mm512_castsi512_ph(_mm512_inserti64x4(_mm512_castsi256_si512(load_tile(2 * v)),
-                                                         load_tile(2 * v + kSecond), 1));
+        if constexpr (kForm == KeyForm::kJoined) {
+          keys[v] = _mm512_loadu_ph(k[2 * v] + 2 * at);
+        } else {
+          keys[v] = join_rows(k[2 * v] + at, k[2 * v + (kIsSingle ? 0 : 1)] + at);
+        }
       };
       KVARTO_UNROLL(kQueries, g) {
         const Half b = broadcast_pair(q + g);
@@ -123,24 +133,47 @@ KVARTO_INLINE void half_score_part(const ScoreArgs& args, std::uint32_t tile, st
   }
 }
 
-template <int kStride, int kVecs, bool kIsSingle>
+template <int kStride, int kVecs, KeyForm kForm>
 KVARTO_INLINE void half_score_tile(const ScoreArgs& args, std::uint32_t tile) {
   if (args.next_k != nullptr) {
-    half_score_part<kStride, kStride, kVecs, kIsSingle, true>(args, tile, 0);
+    half_score_part<kStride, kStride, kVecs, kForm, true>(args, tile, 0);
   } else {
-    half_score_part<kStride, kStride, kVecs, kIsSingle, false>(args, tile, 0);
+    half_score_part<kStride, kStride, kVecs, kForm, false>(args, tile, 0);
   }
+}
+
+// Vectors two by two, and what is left.
+template <int kStride, KeyForm kForm>
+KVARTO_INLINE std::uint32_t half_score_form(const ScoreArgs& args, std::uint32_t count) {
+  std::uint32_t tile = 0;
+  for (; tile + 4 <= count; tile += 4) half_score_tile<kStride, 2, kForm>(args, tile);
+  if (tile + 2 <= count) {
+    half_score_tile<kStride, 1, kForm>(args, tile);
+    tile += 2;
+  }
+  return tile;
 }
 
 template <int kStride>
 void half_score_tiles(const ScoreArgs& args) {
-  std::uint32_t tile = 0;
-  for (; tile + 4 <= args.count; tile += 4) half_score_tile<kStride, 2, false>(args, tile);
-  if (tile + 2 <= args.count) {
-    half_score_tile<kStride, 1, false>(args, tile);
-    tile += 2;
+  if (args.is_joined) {
+    half_score_form<kStride, KeyForm::kJoined>(args, (args.count + 1) / 2 * 2);
+    return;
   }
-  if (tile < args.count) half_score_tile<kStride, 1, true>(args, tile);
+  const std::uint32_t tile = half_score_form<kStride, KeyForm::kPair>(args, args.count);
+  if (tile < args.count) half_score_tile<kStride, 1, KeyForm::kSingle>(args, tile);
+}
+
+inline void half_join_tiles(const JoinTilesArgs& args) {
+  constexpr std::size_t kStepBytes = std::size_t{kTile} * kHalfBytes;
+  std::byte* to = args.joined;
+  for (std::uint32_t tile = 0; tile < args.count; tile += 2) {
+    const std::byte* first = args.k + args.offsets[tile];
+    const std::byte* second = args.k + args.offsets[tile + 1 < args.count ? tile + 1 : tile];
+    for (std::size_t at = 0; at < args.dim * kStepBytes; at += kStepBytes, to += 2 * kStepBytes) {
+      _mm512_storeu_ph(to, join_rows(first + at, second + at));
+    }
+  }
 }
 
 // kVecs vectors of 32 elements from `element` on; kIsTail: one vector of fewer elements. With
@@ -296,23 +329,29 @@ inline void half_softmax(const SoftmaxArgs& args) {
   }
 }
 
+// Sixteen elements of all queries of a tile at a time, transposed in registers.
 inline void half_pack_query_tile(const PackQueriesArgs& args) {
-  const std::uint32_t tile = args.tile;
-  for (std::uint32_t g = 0; g < tile; ++g) {
-    float* out = args.out + g;
-    if (g >= args.num_queries) {
-      for (std::uint32_t d = 0; d < args.dim; ++d) out[d * tile] = 0;
-      continue;
-    }
-    alignas(64) float pairs[kLanes];
-    for (std::uint32_t first = 0; first < args.dim; first += kLanes) {
-      const std::uint32_t rest = args.dim - first;
-      const std::uint32_t count = rest < kLanes ? rest : kLanes;
-      const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
-      const Vec x = mul(_mm512_maskz_loadu_ps(mask, args.rows[g] + first), set1(args.scale));
-      store(pairs, pairs_of(to_half<Element::kF16>(x)));
-      for (std::uint32_t i = 0; i < count; ++i) out[(first + i) * tile] = pairs[i];
-    }
+  const auto queries = static_cast<__mmask16>((1u << args.tile) - 1);
+  const Vec scale = set1(args.scale);
+  for (std::uint32_t first = 0; first < args.dim; first += kLanes) {
+    const std::uint32_t rest = args.dim - first;
+    const std::uint32_t count = rest < kLanes ? rest : kLanes;
+    const auto elements = static_cast<__mmask16>((1u << count) - 1);
+    Vec words[kLanes];
+    KVARTO_UNROLL(kLanes, g) {
+      words[g] = zero();
+      if (g < static_cast<int>(kMaxQueryTile) && g < static_cast<int>(args.num_queries)) {
+        const Vec x = mul(_mm512_maskz_loadu_ps(elements, args.rows[g] + first), scale);
+        words[g] = pairs_of(to_half<Element::kF16>(x));
+      }
+    };
+    transpose(words);
+    float* out = args.out + std::size_t{first} * args.tile;
+    KVARTO_UNROLL(kLanes, d) {
+      if (d < static_cast<int>(count)) {
+        _mm512_mask_storeu_ps(out + static_cast<std::size_t>(d) * args.tile, queries, words[d]);
+      }
+    };
   }
 }
 

@@ -46,6 +46,7 @@ void fill_table(KernelTable& table) {
   table.accumulate[e][2] = half_accumulate<4>;
   table.accumulate[e][3] = half_accumulate<8>;
   table.softmax = half_softmax;
+  table.join_tiles = half_join_tiles;
   table.pack_query_tile = half_pack_query_tile;
   table.fma_loop = fma_loop;
   table.fma_loop_flop = kHalfLoopFlop;

@@ -45,9 +45,11 @@ struct ScoreArgs {
   const std::uint64_t* next_offsets = nullptr;
   const float* q = nullptr;  // in half precision each word is a pair of equal 16-bit numbers
   float* scores = nullptr;   // [query tile][kChunkRows]
-  std::uint32_t count = 0;  // tiles or rows, at most those of a chunk
+  std::uint32_t count = 0;   // tiles or rows, at most those of a chunk
   std::uint32_t dim = 0;
   std::uint32_t q_stride = 0;
+  // Tiles 2i and 2i + 1 as join_tiles leaves them; both have the offset of the two.
+  bool is_joined = false;
 };
 using ScoreFunction = void (*)(const ScoreArgs&);
 
@@ -68,8 +70,9 @@ struct SoftmaxArgs {
   float* maximum = nullptr;     // [num_queries], starts at -infinity; running, moves lazily
   float* correction = nullptr;  // [num_queries], out: factor for what was accumulated before
   float* sum = nullptr;         // [num_queries][kPadFloats], running sums; the total is their sum
-  // [num_queries], out, kernels in half precision alone: factor of this chunk's probabilities, which
-  // are relative to the chunk's own maximum there, so that 16 bits hold them whatever came before.
+  // [num_queries], out, kernels in half precision alone: factor of this chunk's probabilities,
+  // which are relative to the chunk's own maximum there, so that 16 bits hold them whatever came
+  // before.
   float* share = nullptr;
 };
 using SoftmaxFunction = void (*)(const SoftmaxArgs&);
@@ -84,7 +87,7 @@ struct AccumulateArgs {
   const float* p = nullptr;  // [query tile][kChunkRows]; in half precision pairs as q of a score
   const float* correction = nullptr;
   const float* share = nullptr;  // as in SoftmaxArgs
-  float* acc = nullptr;  // [query tile][acc_stride], acc_stride a multiple of kPadFloats
+  float* acc = nullptr;          // [query tile][acc_stride], acc_stride a multiple of kPadFloats
   std::uint32_t first_row = 0;
   std::uint32_t end_row = 0;
   std::uint32_t dim = 0;
@@ -134,6 +137,18 @@ struct TransposeArgs {
 };
 using TransposeFunction = void (*)(const TransposeArgs&);
 
+// Lays tiles of 16-bit keys side by side in pairs, [pair][dim][32 rows], for several query tiles to
+// read: joining them takes an instruction for every key vector, each time it is read. A tile
+// without another is joined with itself.
+struct JoinTilesArgs {
+  const std::byte* k = nullptr;
+  const std::uint64_t* offsets = nullptr;  // bytes; `count` of them
+  std::uint32_t count = 0;
+  std::uint32_t dim = 0;
+  std::byte* joined = nullptr;
+};
+using JoinTilesFunction = void (*)(const JoinTilesArgs&);
+
 // Reference loops for measurements. Both return a number that depends on all their work.
 using ReadStreamFunction = float (*)(const std::byte* from, std::size_t size_bytes);
 using FmaLoopFunction = float (*)(std::size_t rounds);
@@ -154,6 +169,7 @@ struct KernelTable {
   EncodeFunction encode[kNumCodecs] = {};  // by Codec; null: cannot be written
   DecodeFunction decode[kNumCodecs] = {};
   TransposeFunction transpose = nullptr;
+  JoinTilesFunction join_tiles = nullptr;  // kernels in half precision alone
   ReadStreamFunction read_stream = nullptr;
   FmaLoopFunction fma_loop = nullptr;
   std::uint64_t fma_loop_flop = 0;  // of one round
