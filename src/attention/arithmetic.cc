@@ -47,8 +47,8 @@ Result<ChosenArith> choose_arith(const AttentionOptions& options, const CacheVie
                                  const KernelTable& selected) {
   if (options.arith == Arith::kInt8) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("arith: int8 needs a cache of 8 or 4 bits, found {} in k; such caches "
-                            "cannot be read yet",
+                fmt::format("arith: int8 needs a cache of 8 or 4 bits, found {} in k; its "
+                            "kernels do not exist yet",
                             codec_info(view.k.codec).name));
   }
   if (options.arith != Arith::kF16) return ChosenArith{Arith::kF32, &selected};
