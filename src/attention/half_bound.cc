@@ -43,18 +43,18 @@ float largest_element(const StreamView& stream, std::span<const float> squares) 
   return element <= kHalfLargest ? element : INFINITY;
 }
 
-// Sum of weights[d] * q[d]^2, in four chains that the processor runs side by side.
+// Sum of weights[d] * q[d]^2, in lanes that the compiler keeps side by side.
 float weighted_square(std::span<const float> weights, const float* q) {
-  float sums[4] = {};
+  constexpr std::size_t kLanes = 16;
+  float sums[kLanes] = {};
   std::size_t d = 0;
-  for (; d + 4 <= weights.size(); d += 4) {
-    sums[0] += weights[d] * (q[d] * q[d]);
-    sums[1] += weights[d + 1] * (q[d + 1] * q[d + 1]);
-    sums[2] += weights[d + 2] * (q[d + 2] * q[d + 2]);
-    sums[3] += weights[d + 3] * (q[d + 3] * q[d + 3]);
+  for (; d + kLanes <= weights.size(); d += kLanes) {
+    for (std::size_t i = 0; i < kLanes; ++i) sums[i] += weights[d + i] * (q[d + i] * q[d + i]);
   }
-  for (; d < weights.size(); ++d) sums[0] += weights[d] * (q[d] * q[d]);
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  float total = 0;
+  for (; d < weights.size(); ++d) total += weights[d] * (q[d] * q[d]);
+  for (const float sum : sums) total += sum;
+  return total;
 }
 
 // What decides about the queries of one KV head.

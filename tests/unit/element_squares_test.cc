@@ -70,7 +70,7 @@ TEST(ElementSquares, BoundASingleElementAndNeverForgetIt) {
   add(squares, {100.0f}, 1);
   add(squares, small, 5000);
   const SquaresView view = squares.view();
-  EXPECT_GE(double{view.max_rows} * mean_square(squares, 0), 100.0 * 100.0);
+  EXPECT_GE(static_cast<double>(view.max_rows) * mean_square(squares, 0), 100.0 * 100.0);
 }
 
 TEST(ElementSquares, KeepNotANumberAndInfinity) {
