@@ -59,6 +59,33 @@ KVARTO_INLINE Half join_rows(const std::byte* first, const std::byte* second) {
   return _mm512_castsi512_ph(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
 }
 
+template <int kSums>
+KVARTO_INLINE void add_chains(Half* total, const Half* acc, bool is_first) {
+  if (is_first) {
+    KVARTO_UNROLL(kSums, i) { total[i] = acc[i]; };
+  } else {
+    KVARTO_UNROLL(kSums, i) { total[i] = _mm512_add_ph(total[i], acc[i]); };
+  }
+}
+
+// Totals of scores to f32, added to what is there unless they are the first.
+template <int kQueries, int kVecs, bool kIsSingle>
+KVARTO_INLINE void store_half_scores(const Half* total, float* scores, bool is_first) {
+  KVARTO_UNROLL(kQueries, g) {
+    KVARTO_UNROLL(kVecs, v) {
+      float* to = scores + g * static_cast<int>(kChunkRows) + v * kHalfLanes;
+      Vec low = low_floats(total[g * kVecs + v]);
+      if (!is_first) low = add(low, load(to));
+      store(to, low);
+      if constexpr (!kIsSingle) {
+        Vec high = high_floats(total[g * kVecs + v]);
+        if (!is_first) high = add(high, load(to + kLanes));
+        store(to + kLanes, high);
+      }
+    };
+  };
+}
+
 template <int kStride, int kQueries, int kVecs, KeyForm kForm, bool kPrefetch>
 KVARTO_INLINE void half_score_part(const ScoreArgs& args, std::uint32_t tile, std::uint32_t query) {
   constexpr bool kIsSingle = kForm == KeyForm::kSingle;
@@ -104,11 +131,7 @@ KVARTO_INLINE void half_score_part(const ScoreArgs& args, std::uint32_t tile, st
       step(offset + kStepBytes);
     }
     if (offset < end) step(offset);
-    if (is_first) {
-      KVARTO_UNROLL(kSums, i) { total[i] = acc[i]; };
-    } else {
-      KVARTO_UNROLL(kSums, i) { total[i] = _mm512_add_ph(total[i], acc[i]); };
-    }
+    add_chains<kSums>(total, acc, is_first);
   };
   for (std::uint32_t d = 0; d < args.dim;) {
     const std::uint32_t begin = d;
@@ -117,19 +140,7 @@ KVARTO_INLINE void half_score_part(const ScoreArgs& args, std::uint32_t tile, st
       chain(d * kStepBytes, terms, i == 0);
       d += terms;
     }
-    KVARTO_UNROLL(kQueries, g) {
-      KVARTO_UNROLL(kVecs, v) {
-        float* to = out + g * static_cast<int>(kChunkRows) + v * kHalfLanes;
-        Vec low = low_floats(total[g * kVecs + v]);
-        if (begin != 0) low = add(low, load(to));
-        store(to, low);
-        if constexpr (!kIsSingle) {
-          Vec high = high_floats(total[g * kVecs + v]);
-          if (begin != 0) high = add(high, load(to + kLanes));
-          store(to + kLanes, high);
-        }
-      };
-    };
+    store_half_scores<kQueries, kVecs, kIsSingle>(total, out, begin == 0);
   }
 }
 
@@ -176,6 +187,28 @@ inline void half_join_tiles(const JoinTilesArgs& args) {
   }
 }
 
+// Totals of values to f32, with what was accumulated before.
+template <int kQueries, int kVecs, bool kIsTail>
+KVARTO_INLINE void add_half_values(const AccumulateArgs& args, const Half* total,
+                                   std::uint32_t element, std::uint32_t query) {
+  const std::uint32_t rest = args.dim - element;
+  const std::size_t acc_stride = args.acc_stride;
+  float* out = args.acc + query * acc_stride + element;
+  KVARTO_UNROLL(kQueries, g) {
+    const Vec correction = set1(args.correction[query + g]);
+    const Vec share = set1(args.share[query + g]);
+    KVARTO_UNROLL(kVecs, i) {
+      float* to = out + g * acc_stride + i * kHalfLanes;
+      const Half sum = total[g * kVecs + i];
+      store(to, fma(low_floats(sum), share, mul(load(to), correction)));
+      // Accumulators end at a multiple of 16 floats, which a tail may end before.
+      if (!kIsTail || rest > kLanes) {
+        store(to + kLanes, fma(high_floats(sum), share, mul(load(to + kLanes), correction)));
+      }
+    };
+  };
+}
+
 // kVecs vectors of 32 elements from `element` on; kIsTail: one vector of fewer elements. With
 // kPrefetch one of kPasses calls over different queries prefetches its share of the next rows.
 template <int kQueries, int kVecs, int kPasses, bool kIsTail, bool kPrefetch>
@@ -215,31 +248,13 @@ KVARTO_INLINE void half_accumulate_strip(const AccumulateArgs& args, std::uint32
         };
       };
     }
-    if (is_first) {
-      KVARTO_UNROLL(kSums, i) { total[i] = acc[i]; };
-    } else {
-      KVARTO_UNROLL(kSums, i) { total[i] = _mm512_add_ph(total[i], acc[i]); };
-    }
+    add_chains<kSums>(total, acc, is_first);
   };
   for (std::size_t row = args.first_row; row < args.end_row; row += kChainTerms) {
     const std::size_t end = args.end_row - row < kChainTerms ? args.end_row : row + kChainTerms;
     chain(row, end, row == args.first_row);
   }
-  const std::size_t acc_stride = args.acc_stride;
-  float* out = args.acc + query * acc_stride + element;
-  KVARTO_UNROLL(kQueries, g) {
-    const Vec correction = set1(args.correction[query + g]);
-    const Vec share = set1(args.share[query + g]);
-    KVARTO_UNROLL(kVecs, i) {
-      float* to = out + g * acc_stride + i * kHalfLanes;
-      const Half sum = total[g * kVecs + i];
-      store(to, fma(low_floats(sum), share, mul(load(to), correction)));
-      // Accumulators end at a multiple of 16 floats, which a tail may end before.
-      if (!kIsTail || rest > kLanes) {
-        store(to + kLanes, fma(high_floats(sum), share, mul(load(to + kLanes), correction)));
-      }
-    };
-  };
+  add_half_values<kQueries, kVecs, kIsTail>(args, total, element, query);
 }
 
 template <int kStride, int kQueries, int kVecs, bool kIsTail>
