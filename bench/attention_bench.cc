@@ -3,6 +3,7 @@
 //   memory/...    caches of at least 512 MiB: what a long context costs
 //   cache/...     caches of at most 32 MiB, which stay in the last-level cache between runs
 //   pair/...      two measurements side by side: paged and contiguous, layouts, forks, ragged
+//   codes/...     integer codes against f16 and against the read stream
 //   batches prefill/...   2,048 tokens against the multiply-add loop
 //   ..._in_f16_...   arithmetic in f16 where it is asked for, against its own multiply-add loop
 //
@@ -101,6 +102,25 @@ void decode_of_peak(benchmark::State& state, AttentionBench bench, double goal) 
   state.counters["goal"] = goal;
 }
 
+// The same over caches of different sizes, whose streams differ: `other` before and after instead.
+void decode_time_ratio(benchmark::State& state, AttentionBench bench, AttentionBench other,
+                       double goal) {
+  for (auto _ : state) {
+    const auto before = measure_decode(other);
+    const auto one = measure_decode(bench);
+    const auto after = measure_decode(other);
+    if (!before.has_value() || !one.has_value() || !after.has_value()) {
+      return state.SkipWithError("one of the two cannot be measured");
+    }
+    state.counters["reached"] =
+        2 * one->time.median_us / (before->time.median_us + after->time.median_us);
+    state.counters["of_stream"] = one->bandwidth_fraction();
+    state.counters["of_peak"] = one->flop_fraction();
+    state.SetIterationTime(one->time.median_us * 1e-6);
+  }
+  state.counters["goal"] = goal;
+}
+
 void add(const std::string& name, const AttentionBench& bench, double goal) {
   benchmark::RegisterBenchmark(name.c_str(), decode_of_stream, bench, goal)
       ->Iterations(1)
@@ -123,6 +143,49 @@ void add_pair(const std::string& name, const AttentionBench& bench, const Attent
       ->Iterations(1)
       ->UseManualTime()
       ->Unit(benchmark::kMillisecond);
+}
+
+AttentionBench with_arith(AttentionBench bench, Arith arith, std::uint32_t query_bits = 16) {
+  bench.arith = arith;
+  bench.query_bits = query_bits;
+  return bench;
+}
+
+// Integer codes: against the time of f16 arithmetic over as many f16 tokens, and the read stream.
+void add_codes() {
+  constexpr std::uint64_t kLongContext = 131072;
+  constexpr std::uint64_t kManyHeadsContext = 65536;
+  struct Goal {
+    Codec codec;
+    double with_16_bits;
+    double with_8_bits;
+    double of_stream;
+  };
+  constexpr Goal kGoals[] = {{Codec::kInt8, 0.66, 0.58, 0.88},
+                             {Codec::kQ8_0, 0.80, 0.80, 0.75},
+                             {Codec::kInt4, 0.52, 0.52, 0.75},
+                             {Codec::kQ4_0, 0.65, 0.65, 0.65}};
+  AttentionBench wide = shape(64, 8, Codec::kF16, 0);
+  wide.kv_len = kLongContext;
+  wide.arith = Arith::kF16;
+  for (const Goal& goal : kGoals) {
+    AttentionBench codes = shape(64, 8, goal.codec, 0);
+    codes.kv_len = kLongContext;
+    const std::string name = "codes/gqa64_8_" + std::string(codec_info(goal.codec).name);
+    const auto add_time = [&](const std::string& full_name, std::uint32_t query_bits, double of) {
+      benchmark::RegisterBenchmark(full_name.c_str(), decode_time_ratio,
+                                   with_arith(codes, Arith::kInt8, query_bits), wide, of)
+          ->Iterations(1)
+          ->UseManualTime()
+          ->Unit(benchmark::kMillisecond);
+    };
+    add_time(name + "_over_f16", 16, goal.with_16_bits);
+    add_time(name + "_8_bit_queries_over_f16", 8, goal.with_8_bits);
+    AttentionBench mha = shape(32, 32, goal.codec, 0);
+    mha.kv_len = kManyHeadsContext;
+    add("codes/mha32_" + std::string(codec_info(goal.codec).name) + "_of_stream",
+        with_arith(mha, Arith::kInt8), goal.of_stream);
+  }
 }
 
 void register_all() {
@@ -159,6 +222,7 @@ void register_all() {
   add("cache/gqa64_8_in_f16_of_stream", in_half(shape(64, 8, Codec::kF16, 16 * kMiB)), 0.65);
   add_of_peak("cache/mqa32_1_in_f16_of_f16_fma_loop", decode_of_peak,
               in_half(shape(32, 1, Codec::kF16, 2 * kMiB)), 0.58);
+  add_codes();
   AttentionBench prefill = shape(32, 8, Codec::kF16, 8 * kMiB);  // 2,048 tokens
   add_of_peak("prefill/gqa32_8_of_fma_loop", prefill_of_peak, prefill, 0.60);
   add_of_peak("prefill/gqa32_8_in_f16_of_f16_fma_loop", prefill_of_peak, in_half(prefill), 0.55);

@@ -24,7 +24,7 @@ struct Asked {
   std::string architecture = "gqa";
   std::optional<std::uint64_t> q_heads, kv_heads, head_dim, v_head_dim, window;
   std::vector<std::string> types, key_types, value_types, lengths, layouts, block_sizes, threads;
-  std::optional<std::uint64_t> q_len, batch;
+  std::optional<std::uint64_t> q_len, batch, query_bits;
   std::string arithmetic = "auto";
   std::string content = "normal";
   std::string baseline = "none";
@@ -89,6 +89,7 @@ Status set_architecture(const Asked& asked, AttentionBench* bench) {
 
 Status set_words(const Asked& asked, AttentionBench* bench) {
   KVARTO_TRY(bench->arith, parse_arith(asked.arithmetic));
+  KVARTO_TRY(bench->query_bits, narrow("--query-bits", asked.query_bits.value_or(16)));
   if (asked.content == "outlier") {
     bench->content = BenchContent::kOutlier;
   } else if (asked.content != "normal") {
@@ -222,6 +223,7 @@ Json report_json(const AttentionBench& bench, const BenchReport& report) {
                {"isa", report.isa},
                {"layout", report.layout},
                {"arith", report.arith},
+               {"query_bits", report.query_bits},
                {"unique_kv_bytes", report.unique_kv_bytes},
                {"median_us", report.time.median_us},
                {"p99_us", report.time.p99_us},
@@ -296,7 +298,8 @@ Result<BenchReport> measure(const Asked& asked, const AttentionBench& bench) {
                                : asked.what == "append" ? measure_append(bench)
                                                         : measure_prefill(bench);
   // An arithmetic that cannot run is the user's wish, not a broken file.
-  const bool is_chosen = bench.arith == Arith::kF16 || bench.arith == Arith::kInt8;
+  const bool is_chosen =
+      bench.arith == Arith::kF16 || bench.arith == Arith::kInt8 || asked.query_bits.has_value();
   if (!report.has_value() && is_chosen && report.error().code == ErrorCode::kUnsupported) {
     return fail(ErrorCode::kInvalidArgument, report.error().message);
   }
@@ -315,6 +318,7 @@ Status check_unused(const Asked& asked) {
   if (asked.what == "append") {
     constexpr std::string_view kNothing = "computes nothing";
     if (asked.arithmetic != "auto") return refuse("--arith", kNothing);
+    if (asked.query_bits.has_value()) return refuse("--query-bits", kNothing);
     if (asked.content != "normal") return refuse("--data", kNothing);
     if (asked.baseline != "none") return refuse("--baseline", kNothing);
     if (asked.window.has_value()) return refuse("--window", "keeps every token");
@@ -342,7 +346,9 @@ Result<ExitCode> run_attention(const Asked& asked, Output& out) {
     if (is_decode) bench.q_len = 1;
     if (is_append) bench.q_len = asked.q_len.value_or(1);
     KVARTO_TRY(const BenchReport report, measure(asked, bench));
-    ran_arith = report.arith;
+    ran_arith = report.query_bits == 0
+                    ? std::string(report.arith)
+                    : fmt::format("{} with {}-bit queries", report.arith, report.query_bits);
     list.push_back(report_json(bench, report));
     add_row(bench, report, table);
   }
@@ -353,12 +359,15 @@ Result<ExitCode> run_attention(const Asked& asked, Output& out) {
   out.heading(is_append ? "append, rows handed in as f32"
                         : fmt::format("{}, arithmetic {}", asked.what, ran_arith));
   table.print(out);
-  out.note(is_append
-               ? "\"of stream\": against the read stream over as many bytes, timed in turn in this "
-                 "process"
-               : fmt::format("\"of stream\" and \"of peak\": against the read stream over as many "
-                             "bytes and the {} multiply-add loop, timed in turn in this process",
-                             ran_arith));
+  if (is_append) {
+    out.note("\"of stream\": against the read stream over as many bytes, timed in turn in this "
+             "process");
+    return ExitCode::kDone;
+  }
+  out.note(fmt::format("\"of stream\" and \"of peak\": against the read stream over as many bytes "
+                       "and the {} loop, timed in turn in this process",
+                       ran_arith.starts_with("int8") ? "8-bit dot product"
+                                                     : ran_arith + " multiply-add"));
   return ExitCode::kDone;
 }
 
@@ -451,7 +460,9 @@ Runner declare(OptionSet& options) {
   options.list("--layout", "L", &asked->layouts, "generic, hardware (default hardware)");
   options.list("--block-size,--page-size", "N", &asked->block_sizes,
                "tokens a block, or contiguous (default 16)");
-  options.text("--arith", "A", &asked->arithmetic, "auto, f32 or f16 (default auto: f32)");
+  options.text("--arith", "A", &asked->arithmetic, "auto, f32, f16 or int8 (default auto: int8 for tiles of int8, int4, q8_0 and q4_0 "
+               "where the machine has 8-bit dot products, else f32)");
+  options.count("--query-bits", 1, &asked->query_bits, "of int8: 16 or 8 (default 16)");
   options.text("--data", "D", &asked->content, "normal or outlier");
   options.text("--baseline", "B", &asked->baseline,
                "repeat: K and V written out for every query head");

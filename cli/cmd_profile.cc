@@ -29,6 +29,7 @@ void stop(int signal) {
 struct Asked {
   ModelOptions model;
   std::optional<std::uint64_t> context, num_sequences, steps, block_size, micro_batch, threads;
+  std::optional<std::uint64_t> query_bits;
   std::string layout = "hardware";
   std::string arithmetic = "auto";
   bool has_all_layers = false;
@@ -167,6 +168,12 @@ Result<ProfileRequest> request_of(const Asked& asked, const ModelSpec& model) {
   }
   request.num_threads = static_cast<std::uint32_t>(threads);
   KVARTO_TRY(request.arith, parse_arith(asked.arithmetic));
+  const std::uint64_t query_bits = asked.query_bits.value_or(16);
+  if (query_bits != 16 && query_bits != 8) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--query-bits: found {}, expected 16 or 8", query_bits));
+  }
+  request.query_bits = static_cast<std::uint32_t>(query_bits);
   request.has_all_layers = asked.has_all_layers;
   request.is_stopping = &g_is_stopping;
   for (const Layout layout : {Layout::kGeneric, Layout::kHardware}) {
@@ -281,7 +288,10 @@ Runner declare(OptionSet& options) {
   options.count("-ub,--ubatch-size,--max-num-batched-tokens", 1, &asked->micro_batch,
                 "tokens appended at once (default 512)");
   options.text("--layout", "L", &asked->layout, "generic or hardware (default hardware)");
-  options.text("--arith", "A", &asked->arithmetic, "auto, f32 or f16 (default auto: f32)");
+  options.text("--arith", "A", &asked->arithmetic,
+               "auto, f32, f16 or int8 (default auto: int8 for tiles of int8, int4, q8_0 and q4_0 "
+               "where the machine has 8-bit dot products, else f32)");
+  options.count("--query-bits", 1, &asked->query_bits, "of int8: 16 or 8 (default 16)");
   options.section("report");
   options.list("--what-if", "A,B", &asked->what_if,
                "the same model under other architectures (words of --arch), instead of its own");

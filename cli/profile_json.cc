@@ -155,6 +155,7 @@ Json run_json(const ProfileRun& run) {
           {"kernel", run.kernel},
           {"isa", run.isa},
           {"arith", run.arith},
+          {"query_bits", run.query_bits},
           {"threads", run.num_threads},
           {"partial", run.is_partial},
           {"size", size_json(run.size)},

@@ -1,4 +1,5 @@
-// Exact softmax attention over a block-paged cache, in f32 arithmetic or, on request, in f16.
+// Exact softmax attention over a block-paged cache, in f32 arithmetic or, on request, in f16;
+// caches of 8- and 4-bit integer codes in integers.
 //
 // The queries of a group (the query heads of one KV head) are handled in one pass, so that each
 // cached byte is read once; a prefix that forked sequences share by block ids is read once for all
@@ -21,7 +22,7 @@ namespace kvarto {
 // The arithmetic of scores and accumulation. What is asked for runs, or an error says why it
 // cannot.
 enum class Arith : std::uint8_t {
-  kAuto,  // f32
+  kAuto,  // kInt8 where the cache has such tiles and the machine 8-bit dot products, else kF32
   kF32,
   // Products and short sums in 16 bits (AVX512-FP16), for K and V in f16 in the hardware layout.
   // Rounding moves a score by a random error of standard deviation at most
@@ -35,7 +36,15 @@ enum class Arith : std::uint8_t {
   // or if a sum of values could leave the range of f16. Accumulation adds at most
   // u / sqrt(3) x sqrt(12) = 1e-3 of the largest output, whatever the data.
   kF16,
-  kInt8,  // none yet: it needs a quantised cache
+  // Integer products of the codes of int8, int4, q8_0 and q4_0 in tiles (the hardware layout), added
+  // exactly, for K, V or both; the other stream then runs in f32. Softmax is always f32. With the
+  // operands' largest integers Q (queries: 32,639 for 16 bits, 127 for 8) and P = 32,639:
+  // a query element is rounded by at most max|q| / 2Q, which moves a score by at most
+  //   scale x max|q| x sum over d of |k[d]| / 2Q,
+  // and probability x scale of V is rounded by half of 1/P of the largest of its chunk of 64 rows
+  // and group of elements, which moves an output by at most 32/P = 2^-10 of the largest |v|. All
+  // else is exact up to f32 rounding; no property of the data is supposed.
+  kInt8,
 };
 [[nodiscard]] std::string_view arith_name(Arith arith);
 [[nodiscard]] std::optional<Arith> arith_from_name(std::string_view name);
@@ -56,6 +65,7 @@ struct AttentionOptions {
   std::uint64_t chunk = 0;              // a query sees its own chunk of so many tokens; 0: off
   std::span<const float> sink_logits;   // [num_q_heads]; empty: off
   Arith arith = Arith::kAuto;
+  std::uint32_t query_bits = 16;  // of integer arithmetic: 16 or, faster and less exact, 8
 };
 
 // One query token per sequence: the last of its num_tokens.
@@ -91,9 +101,10 @@ struct AttentionReport {
   // "dense_tiles" or "dense_rows"; "_fill_k", "_fill_v", "_fill_kv" behind it say whose rows were
   // decoded into f32 first.
   std::string_view kernel;
-  std::string_view isa;     // "scalar", "avx2", "avx512", "avx512fp16"
+  std::string_view isa;     // "scalar", "avx2", "avx512", "avx512fp16", "avx512vnni"
   std::string_view layout;  // "hardware" or "generic"
-  std::string_view arith;   // "f32", "f16"
+  std::string_view arith;   // "f32", "f16", "int8"
+  std::uint32_t query_bits = 0;  // of integer arithmetic, else 0
   std::uint64_t num_threads = 0;
   std::uint64_t num_work_items = 0;
   std::uint64_t rows_read = 0;   // rows of K, each with all its heads; the V rows are as many

@@ -23,7 +23,18 @@ enum class RowOrder : std::uint8_t {
   kHeadRow,    // [head][row][element]
   kHeadTiles,  // [head][row / 16][element][row % 16]: keys transposed in tiles of kTileRows rows,
                // so that one vector holds one element of 16 rows
+  // Values of integer codes (int8, q8_0, int4, q4_0) in tiles, so that one 32-bit word holds what
+  // one 8-bit dot product takes: four rows of an element. 8 bits:
+  //   [head][row / 16][element / 16][row % 16 / 4][element % 16][row % 4]
+  // 4 bits: [head][row / 16][element / 16][row % 16 / 8][element % 16][4 bytes], byte j with row
+  // 8 o + j of its octet o in the low half and row 8 o + 4 + j in the high half.
+  kHeadValueTiles,
 };
+// kHeadTiles of integer codes groups elements likewise. 8 bits: [head][row / 16][element / 4]
+// [row % 16][element % 4]; 4 bits: [head][row / 16][element / 8][row % 16][4 bytes], byte j with
+// element 8 i + j in the low half and 8 i + 4 + j in the high half. In both kinds of tiles codes
+// are stored without sign, 8-bit codes plus 128, and the scales follow all codes of the block:
+// [head][row / 16][group of elements][row % 16], in the codec's own type.
 
 // Rows of one transposed tile: the f32 lanes of a 512-bit vector.
 inline constexpr std::uint32_t kTileRows = 16;
@@ -34,14 +45,15 @@ inline constexpr std::uint32_t kTileRows = 16;
 struct StreamLayout {
   RowOrder order = RowOrder::kRowHead;
   std::uint64_t head_stride_bytes = 0;  // between heads: inside a row (kRowHead) or of a block
-  std::uint64_t row_stride_bytes = 0;   // between rows of one head; kHeadTiles: between tiles
+  std::uint64_t row_stride_bytes = 0;   // between rows of one head, or tiles; of codes, scales apart
 };
 
 // Chooses the order for a single-field stream of `rows_per_block` rows. `is_key` says that the
 // stream is multiplied with queries (its rows are summed over elements), else it is accumulated.
-// Transposed tiles need a codec without scales that kernels read directly (f32, f16, bf16),
-// rows_per_block to be a multiple of kTileRows and a stream that is read in runs (access all or
-// window); every other case under kHardware is kHeadRow. Never changes bytes.
+// Tiles need rows_per_block to be a multiple of kTileRows and a stream that is read in runs (access
+// all or window): keys of f32, f16 or bf16, and keys and values (fields of role kValue) of int8,
+// q8_0, int4 or q4_0 with heads of a multiple of 16 elements. Every other case under kHardware is
+// kHeadRow. Never changes bytes.
 [[nodiscard]] StreamLayout choose_layout(const Stream& stream, bool is_key, Layout layout,
                                          std::uint64_t rows_per_block);
 

@@ -59,6 +59,7 @@ struct AttentionBench {
   std::uint64_t block_size = 16;  // tokens; 0: each sequence in one block
   std::uint64_t window = 0;       // tokens; 0: off
   Arith arith = Arith::kAuto;
+  std::uint32_t query_bits = 16;  // AttentionOptions::query_bits
   BenchContent content = BenchContent::kNormal;
   BenchBaseline baseline = BenchBaseline::kNone;
   double seconds = 1;  // about so long is measured
@@ -69,6 +70,7 @@ struct BenchReport {
   std::string_view isa;
   std::string_view layout;
   std::string_view arith;
+  std::uint32_t query_bits = 0;       // of integer arithmetic, else 0
   std::uint64_t unique_kv_bytes = 0;  // bytes of cache that a call must read at least once
   std::uint64_t rows_read = 0;
   std::uint64_t bytes_read = 0;
@@ -76,7 +78,7 @@ struct BenchReport {
   double gb_per_s = 0;              // unique_kv_bytes over the median
   double machine_gb_per_s = 0;      // read stream over as many bytes, same threads
   double gflop_per_s = 0;           // 2 x (qk_dim + v_dim) per query head and visible row
-  double machine_gflop_per_s = 0;   // multiply-add loop of the arithmetic that ran, same threads
+  double machine_gflop_per_s = 0;   // multiply-add or dot product loop of what ran, same threads
   double max_rel_error = 0;         // max |difference| / max |reference|, double precision
   std::uint64_t heads_checked = 0;  // query heads that the reference was computed for
   bool has_huge_pages = false;      // the storage lies in huge pages

@@ -99,6 +99,7 @@ struct ProfileRequest {
   std::uint32_t num_threads = 1;
   Layout layout = Layout::kHardware;
   Arith arith = Arith::kAuto;
+  std::uint32_t query_bits = 16;  // AttentionOptions::query_bits
   bool has_all_layers = false;  // all layers of a group; else its first one
   // Looked at before every chunk of the prefill and every step; the run then ends as partial.
   const std::atomic<bool>* is_stopping = nullptr;
@@ -242,6 +243,7 @@ struct ProfileRun {
   std::uint64_t context = 0;
   std::uint64_t batch = 0;
   std::string kernel, isa, arith;  // what ran
+  std::uint32_t query_bits = 0;    // of integer arithmetic, else 0
   std::uint32_t num_threads = 0;
   bool is_partial = false;
   std::uint64_t warm_up_steps = 0;

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "attention/half_bound.h"
+#include "base/code_format.h"
 #include "kernels/dispatch.h"
 
 namespace kvarto {
@@ -43,13 +44,39 @@ Status check_half_stream(const StreamView& stream, std::string_view name) {
 
 }  // namespace
 
+namespace {
+
+bool has_code_tiles(const StreamView& stream) {
+  return (stream.layout.order == RowOrder::kHeadTiles ||
+          stream.layout.order == RowOrder::kHeadValueTiles) &&
+         code_format(stream.codec, stream.width).has_value();
+}
+
+}  // namespace
+
 Result<ChosenArith> choose_arith(const AttentionOptions& options, const CacheView& view,
                                  const KernelTable& selected) {
-  if (options.arith == Arith::kInt8) {
+  if (options.query_bits != 16 && options.query_bits != 8) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("query_bits: found {}, expected 16 or 8", options.query_bits));
+  }
+  const bool has_codes = has_code_tiles(view.k) || has_code_tiles(view.v);
+  if (options.arith == Arith::kInt8 && !has_codes) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("arith: int8 needs a cache of 8 or 4 bits, found {} in k; its "
-                            "kernels do not exist yet",
-                            codec_info(view.k.codec).name));
+                fmt::format("arith: int8 needs keys or values of int8, int4, q8_0 or q4_0 in the "
+                            "hardware layout, with blocks of a multiple of {} tokens and heads of "
+                            "a multiple of {} elements; found {} of {} and {} of {} in {}",
+                            kKeyTileRows, kCodeColumn, codec_info(view.k.codec).name, view.k.width,
+                            codec_info(view.v.codec).name, view.v.width, layout_of(view)));
+  }
+  const bool is_fast = options.arith == Arith::kAuto && has_codes &&
+                       selected.codes.has_dot_products;
+  if (options.arith == Arith::kInt8 || is_fast) return ChosenArith{Arith::kInt8, &selected};
+  if (options.query_bits != 16) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("query_bits: found {}, but integer arithmetic, which it is for, does "
+                            "not run here",
+                            options.query_bits));
   }
   if (options.arith != Arith::kF16) return ChosenArith{Arith::kF32, &selected};
   KVARTO_TRY(const KernelTable* kernels, half_kernels(selected));

@@ -18,10 +18,12 @@ constexpr std::uint32_t kMaxThreads = 1024;
 
 // Decode; prefill fills slabs for every format.
 std::string_view kernel_name(const CacheView& view, const PassShape& shape) {
-  const bool fills_k = shape.k_fill != nullptr;
-  const bool fills_v = shape.v_fill != nullptr;
+  const bool fills_k = shape.k_fill != nullptr || (shape.k_codes.is_tiled && !shape.is_integer);
+  const bool fills_v = shape.v_fill != nullptr || (shape.v_codes.is_tiled && !shape.is_integer);
   if (view.k.layout.order == RowOrder::kHeadTiles) {
-    return fills_v ? "dense_tiles_fill_v" : "dense_tiles";
+    if (fills_k && fills_v) return "dense_tiles_fill_kv";
+    if (fills_k || fills_v) return fills_k ? "dense_tiles_fill_k" : "dense_tiles_fill_v";
+    return "dense_tiles";
   }
   if (fills_k && fills_v) return "dense_rows_fill_kv";
   if (fills_k || fills_v) return fills_k ? "dense_rows_fill_k" : "dense_rows_fill_v";
@@ -32,9 +34,10 @@ AttentionReport start_report(const CacheView& view, const PassShape& shape, Arit
                              std::size_t num_threads) {
   AttentionReport report;
   report.kernel = kernel_name(view, shape);
-  report.isa = shape.kernels->name;
+  report.isa = shape.is_integer ? shape.kernels->codes.isa : shape.kernels->name;
   report.layout = layout_of(view);
   report.arith = arith_name(arith);
+  report.query_bits = shape.is_integer ? shape.query_parts * 8 : 0;
   report.num_threads = num_threads;
   return report;
 }
@@ -43,6 +46,8 @@ AttentionReport start_report(const CacheView& view, const PassShape& shape, Arit
 Result<PassShape> check_all(const CallShape& call, const ChosenArith& chosen) {
   KVARTO_TRY(PassShape shape, check_call(call, *chosen.kernels));
   KVARTO_CHECK_OK(check_arith(chosen.arith, call, shape));
+  shape.is_integer = chosen.arith == Arith::kInt8;
+  shape.query_parts = call.options->query_bits / 8;
   if (chosen.arith == Arith::kF16) {  // half the bytes of f32: twice the part
     shape.part_tiles *= 2;
     shape.part_elements *= 2;
@@ -161,7 +166,7 @@ Result<AttentionReport> prefill_with(RunnerState& state, const PrefillCall& call
   shape.lse_size = call.lse.size();
   PrefillWork work;
   KVARTO_TRY(const ChosenArith chosen, choose_arith(call.options, call.view, *state.kernels));
-  work.is_direct = chosen.arith == Arith::kF16;
+  work.is_direct = chosen.arith == Arith::kF16 || chosen.arith == Arith::kInt8;
   KVARTO_TRY(work.shape, check_all(shape, chosen));
   for (std::size_t s = 0; s < call.q_lens.size(); ++s) {
     if (call.q_lens[s] == 0) continue;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/code_pass.h"
 #include "base/checked.h"
 
 namespace kvarto {
@@ -35,7 +36,9 @@ Result<StreamReading> reading_of(const StreamView& stream, std::string_view name
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: codec: found {}, which attention cannot read", name, info.name));
   }
-  if (stream.layout.order == RowOrder::kHeadTiles) {
+  if (stream.layout.order == RowOrder::kHeadTiles ||
+      stream.layout.order == RowOrder::kHeadValueTiles) {
+    if (code_format(stream.codec, stream.width).has_value()) return StreamReading{};
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: layout: found tiles of {}, expected rows", name, info.name));
   }
@@ -56,7 +59,7 @@ Status check_stream(const StreamView& stream, std::string_view name) {
                 fmt::format("{}: codec: found {}, expected one of Codec", name,
                             static_cast<unsigned>(stream.codec)));
   }
-  if (stream.layout.order > RowOrder::kHeadTiles) {
+  if (stream.layout.order > RowOrder::kHeadValueTiles) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: layout: order: found {}, expected one of RowOrder", name,
                             static_cast<unsigned>(stream.layout.order)));
@@ -81,14 +84,19 @@ Status check_view(const CacheView& view) {
   if (view.rows_per_block == 0) {
     return fail(ErrorCode::kInvalidArgument, "view: rows_per_block: found 0");
   }
-  if (view.k.layout.order == RowOrder::kHeadTiles && view.rows_per_block % kKeyTileRows != 0) {
+  if (view.k.layout.order == RowOrder::kHeadValueTiles) {
+    return fail(ErrorCode::kUnsupported, "k: layout: found tiles of values");
+  }
+  const bool is_tiled = view.k.layout.order == RowOrder::kHeadTiles ||
+                        view.v.layout.order == RowOrder::kHeadValueTiles;
+  if (is_tiled && view.rows_per_block % kKeyTileRows != 0) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("view: rows_per_block: found {}, expected a "
                             "multiple of {} for tiles",
                             view.rows_per_block, kKeyTileRows));
   }
   if (view.v.layout.order == RowOrder::kHeadTiles) {
-    return fail(ErrorCode::kUnsupported, "v: layout: found tiles, expected rows");
+    return fail(ErrorCode::kUnsupported, "v: layout: found tiles of keys, expected rows");
   }
   return {};
 }
@@ -167,6 +175,8 @@ Result<PassShape> check_call(const CallShape& call, const KernelTable& kernels) 
   shape.v_element = v.element;
   shape.v_fill = v.fill;
   shape.v_row_bytes = codec_bytes(view.v.codec, view.v.width).total();
+  shape.k_codes = code_stream_of(view.k, view.rows_per_block);
+  shape.v_codes = code_stream_of(view.v, view.rows_per_block);
   shape.is_tiled = view.k.layout.order == RowOrder::kHeadTiles;
   shape.qk_dim = view.k.width;
   shape.v_dim = view.v.width;

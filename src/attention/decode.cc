@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "attention/call_check.h"
+#include "attention/code_pass.h"
 #include "attention/fill.h"
 #include "attention/partial_result.h"
 #include "attention/split_plan.h"
@@ -115,6 +116,7 @@ class Decoder {
       scratch.scores.reserve(num_padded * kChunkRows);
       scratch.slab.reserve(slab_floats(work_.shape));
       scratch.keys.reserve(joined_key_bytes(work_.shape, queries_[i].tiles.size()) / sizeof(float));
+      scratch.codes.reserve(code_scratch_floats(work_.shape, queries_[i].num_padded));
       scratch.rows.reserve(num_padded);
       scratch.distances.reserve(num_padded);
       if (!work_.call->options.alibi_slopes.empty()) {
@@ -183,13 +185,14 @@ class Decoder {
     const Segment& segment = segments_[item.segment];
     const SegmentQueries& queries = queries_[item.segment];
     const SequenceView& sequence = view_.sequences[segment.members.front()];
+    const ChunkPlaces places = chunk_places(view_, work_.shape);
     RowRange rest = item.rows;
     RowChunk* chunk = &scratch.chunks[0];
     RowChunk* next = &scratch.chunks[1];
-    rest.first = fill_chunk(view_, sequence, rest, *chunk);
+    rest.first = fill_chunk(places, sequence, rest, *chunk);
     for (bool has_more = true; has_more; std::swap(chunk, next)) {
       has_more = rest.num_rows() != 0;
-      if (has_more) rest.first = fill_chunk(view_, sequence, rest, *next);
+      if (has_more) rest.first = fill_chunk(places, sequence, rest, *next);
       set_distances(segment, *chunk, scratch);
       for (std::uint32_t head = 0; head < view_.k.heads; ++head) {
         const bool is_last = head + 1 == view_.k.heads;
@@ -198,9 +201,14 @@ class Decoder {
         args.chunk = chunk;
         args.k = view_.k.base + head * view_.k.layout.head_stride_bytes;
         args.v = view_.v.base + head * view_.v.layout.head_stride_bytes;
+        args.k_scales = scales_of(view_.k, work_.shape.k_codes, head);
+        args.v_scales = scales_of(view_.v, work_.shape.v_codes, head);
         args.next_chunk = !is_last ? chunk : has_more ? next : nullptr;
         args.next_k = view_.k.base + next_head * view_.k.layout.head_stride_bytes;
         args.next_v = view_.v.base + next_head * view_.v.layout.head_stride_bytes;
+        args.next_k_scales = scales_of(view_.k, work_.shape.k_codes, next_head);
+        args.next_v_scales = scales_of(view_.v, work_.shape.v_codes, next_head);
+        args.code_scratch = scratch.codes.reserve(0);
         args.q = scratch.queries.reserve(0) +
                  std::size_t{queries.num_padded} * work_.shape.q_stride * head;
         args.scores = scratch.scores.reserve(0);

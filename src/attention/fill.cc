@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attention/code_pass.h"
 #include "kvarto/codec.h"
 
 namespace kvarto {
@@ -45,6 +46,51 @@ std::size_t slab_floats(const PassShape& shape) {
   return std::size_t{kChunkRows} * std::max(shape.q_stride, shape.acc_stride);
 }
 
+namespace {
+
+void fill_key_tiles(const PassShape& shape, const PassArgs& args) {
+  const std::size_t tile_floats = std::size_t{kKeyTileRows} * shape.qk_dim;
+  for (std::uint32_t tile = 0; tile < args.chunk->num_keys; ++tile) {
+    args.slab_chunk->k[tile] = tile * tile_floats * sizeof(float);
+    if (args.next_chunk == nullptr) continue;
+    prefetch(args.next_k + args.next_chunk->k[tile], tile_floats * shape.k_codes.format.bits / 8);
+    prefetch(args.next_k_scales + args.next_chunk->k_scales[tile], shape.k_codes.tile_scale_bytes);
+  }
+  fill_code_keys({shape, *args.chunk, args.k, args.k_scales, args.code_scratch, args.slab});
+}
+
+void fill_value_tiles(const PassShape& shape, const PassArgs& args) {
+  const std::size_t tile_floats = std::size_t{kKeyTileRows} * shape.v_dim;
+  for (std::uint32_t row = 0; row < args.chunk->end_row; ++row) {
+    args.slab_chunk->v[row] = std::uint64_t{row} * shape.acc_stride * sizeof(float);
+    if (args.next_chunk == nullptr || row % kKeyTileRows != 0) continue;
+    const std::uint32_t tile = row / kKeyTileRows;
+    prefetch(args.next_v + args.next_chunk->v[tile], tile_floats * shape.v_codes.format.bits / 8);
+    prefetch(args.next_v_scales + args.next_chunk->v_scales[tile], shape.v_codes.tile_scale_bytes);
+  }
+  fill_code_values({shape, *args.chunk, args.v, args.v_scales, args.code_scratch, args.slab,
+                    shape.acc_stride});
+}
+
+PassArgs reading_slab(const PassArgs& args) {
+  PassArgs filled = args;
+  filled.slab_chunk->num_keys = args.chunk->num_keys;
+  filled.slab_chunk->first_row = args.chunk->first_row;
+  filled.slab_chunk->end_row = args.chunk->end_row;
+  filled.chunk = args.slab_chunk;
+  filled.next_chunk = nullptr;
+  return filled;
+}
+
+}  // namespace
+
+PassArgs with_filled_key_tiles(const PassShape& shape, const PassArgs& args) {
+  fill_key_tiles(shape, args);
+  PassArgs filled = reading_slab(args);
+  filled.k = reinterpret_cast<const std::byte*>(args.slab);
+  return filled;
+}
+
 PassArgs with_filled_keys(const PassShape& shape, const PassArgs& args, std::uint32_t first) {
   Fill fill;
   fill.decode = shape.k_fill;
@@ -59,16 +105,20 @@ PassArgs with_filled_keys(const PassShape& shape, const PassArgs& args, std::uin
   }
   const std::uint32_t count = std::min(kFilledKeys, args.chunk->num_keys - first);
   fill_rows(fill, first, count, args.slab, args.slab_chunk->k.data());
-  PassArgs filled = args;
+  PassArgs filled = reading_slab(args);
   filled.scores = args.scores + first;
   filled.slab_chunk->num_keys = count;
-  filled.chunk = args.slab_chunk;
   filled.k = reinterpret_cast<const std::byte*>(args.slab);
-  filled.next_chunk = nullptr;
   return filled;
 }
 
 PassArgs with_filled_values(const PassShape& shape, const PassArgs& args) {
+  if (shape.v_codes.is_tiled) {
+    fill_value_tiles(shape, args);
+    PassArgs filled = reading_slab(args);
+    filled.v = reinterpret_cast<const std::byte*>(args.slab);
+    return filled;
+  }
   Fill fill;
   fill.decode = shape.v_fill;
   fill.width = shape.v_dim;
@@ -82,12 +132,8 @@ PassArgs with_filled_values(const PassShape& shape, const PassArgs& args) {
   }
   const std::uint32_t first = args.chunk->first_row;
   fill_rows(fill, first, args.chunk->end_row - first, args.slab, args.slab_chunk->v.data() + first);
-  PassArgs filled = args;
-  filled.slab_chunk->first_row = args.chunk->first_row;
-  filled.slab_chunk->end_row = args.chunk->end_row;
-  filled.chunk = args.slab_chunk;
+  PassArgs filled = reading_slab(args);
   filled.v = reinterpret_cast<const std::byte*>(args.slab);
-  filled.next_chunk = nullptr;
   return filled;
 }
 

@@ -18,8 +18,10 @@ inline constexpr std::uint32_t kFilledKeys = 16;
 // Requires: shape.k_fill.
 [[nodiscard]] PassArgs with_filled_keys(const PassShape& shape, const PassArgs& args,
                                         std::uint32_t first);
+// `args` with all keys of its chunk, which are tiles of codes, as f32 tiles in args.slab.
+[[nodiscard]] PassArgs with_filled_key_tiles(const PassShape& shape, const PassArgs& args);
 // `args` with all values of its chunk in args.slab, likewise. Keys and values use the same slab,
-// one after the other. Requires: shape.v_fill.
+// one after the other. Requires: shape.v_fill, or values in tiles of codes.
 [[nodiscard]] PassArgs with_filled_values(const PassShape& shape, const PassArgs& args);
 
 }  // namespace kvarto

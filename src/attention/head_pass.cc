@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "attention/code_pass.h"
 #include "attention/fill.h"
 
 namespace kvarto {
@@ -54,6 +55,10 @@ void clear(const PassShape& shape, std::uint32_t num_padded, const HeadState& st
 void pack_queries(const PassShape& shape, std::span<const QueryTile> tiles,
                   std::span<const float* const> rows, float* out) {
   for (const QueryTile& tile : tiles) {
+    if (shape.is_integer && shape.k_codes.is_tiled) {
+      pack_query_codes(shape, tile, rows, out + std::size_t{tile.first} * shape.q_stride);
+      continue;
+    }
     PackQueriesArgs args;
     args.rows = rows.data() + tile.first;
     args.num_queries = std::min(tile.size, static_cast<std::uint32_t>(rows.size()) - tile.first);
@@ -139,6 +144,10 @@ void accumulate_tiles(const PassShape& shape, std::span<const QueryTile> tiles,
 }
 
 void score_all(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args) {
+  if (shape.k_codes.is_tiled) {
+    if (shape.is_integer) return score_code_tiles(shape, tiles, args);
+    return score_tiles(shape, tiles, with_filled_key_tiles(shape, args));
+  }
   if (shape.k_fill == nullptr) return score_tiles(shape, tiles, args);
   for (std::uint32_t first = 0; first < args.chunk->num_keys; first += kFilledKeys) {
     score_tiles(shape, tiles, with_filled_keys(shape, args, first));
@@ -170,8 +179,12 @@ void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const Pa
   softmax.sum = state.sum;
   softmax.share = state.share;
   shape.kernels->softmax(softmax);
-  accumulate_tiles(shape, tiles, shape.v_fill != nullptr ? with_filled_values(shape, args) : args,
-                   state);
+  if (shape.is_integer && shape.v_codes.is_tiled) {
+    accumulate_code_tiles(shape, tiles, args, state);
+  } else {
+    const bool is_filled = shape.v_fill != nullptr || shape.v_codes.is_tiled;
+    accumulate_tiles(shape, tiles, is_filled ? with_filled_values(shape, args) : args, state);
+  }
 }
 
 }  // namespace kvarto

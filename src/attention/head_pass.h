@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attention/row_chunk.h"
+#include "base/code_format.h"
 #include "kernels/kernels.h"
 #include "kvarto/attention.h"
 
@@ -22,6 +23,19 @@ struct QueryTile {
 };
 [[nodiscard]] std::vector<QueryTile> tile_queries(std::uint32_t num_queries);
 
+// A stream in tiles of integer codes.
+struct CodeStream {
+  bool is_tiled = false;
+  CodeFormat format;
+  std::uint64_t scales_begin = 0;      // bytes from the slice of a block to its scales
+  std::uint64_t head_scale_bytes = 0;  // of all rows of a block
+  std::uint64_t tile_scale_bytes = 0;
+};
+
+// Bytes of a probability times the scale of its row, in integer arithmetic. One byte would leave
+// only 1/127 of the largest product of a chunk: rows of small weight, however many, would be lost.
+inline constexpr std::uint32_t kWeightParts = 2;
+
 // What is the same for every pass of one call.
 struct PassShape {
   const KernelTable* kernels = nullptr;
@@ -32,7 +46,11 @@ struct PassShape {
   DecodeFunction v_fill = nullptr;
   std::uint64_t k_row_bytes = 0;  // of one head
   std::uint64_t v_row_bytes = 0;
-  bool is_tiled = false;  // keys in transposed tiles
+  CodeStream k_codes;
+  CodeStream v_codes;
+  bool is_integer = false;        // codes are multiplied as they are, else filled into f32
+  std::uint32_t query_parts = 2;  // bytes of a query element in integer arithmetic
+  bool is_tiled = false;          // keys in transposed tiles
   std::uint32_t qk_dim = 0;
   std::uint32_t v_dim = 0;
   std::uint32_t q_stride = 0;    // floats of one packed query
@@ -75,6 +93,11 @@ struct PassArgs {
   const RowChunk* next_chunk = nullptr;  // rows that the next pass reads; null: no prefetch
   const std::byte* next_k = nullptr;
   const std::byte* next_v = nullptr;
+  const std::byte* k_scales = nullptr;  // of this head, where codes are tiled
+  const std::byte* v_scales = nullptr;
+  const std::byte* next_k_scales = nullptr;
+  const std::byte* next_v_scales = nullptr;
+  float* code_scratch = nullptr;               // code_scratch_floats()
   float* slab = nullptr;                       // slab_floats(); for formats that are filled
   RowChunk* slab_chunk = nullptr;              // scratch, likewise
   std::byte* joined = nullptr;                 // joined_key_bytes(); null: keys are read in place

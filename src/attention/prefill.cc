@@ -4,6 +4,8 @@
 #include <atomic>
 
 #include "attention/call_check.h"
+#include "attention/code_pass.h"
+#include "attention/fill.h"
 #include "attention/partial_result.h"
 
 namespace kvarto {
@@ -37,6 +39,8 @@ class Prefiller {
       slab_shape_.is_tiled = true;
       slab_shape_.k_fill = nullptr;
       slab_shape_.v_fill = nullptr;
+      slab_shape_.k_codes = {};
+      slab_shape_.v_codes = {};
     }
     const auto decoder = [&](const StreamView& stream) {
       return work_.shape.kernels->decode[static_cast<std::size_t>(stream.codec)];
@@ -86,8 +90,10 @@ class Prefiller {
     scratch.states.reserve(head_state_floats(slab_shape_, static_cast<std::uint32_t>(num_padded)));
     scratch.queries.reserve(num_padded * slab_shape_.q_stride);
     scratch.scores.reserve(num_padded * kChunkRows);
+    scratch.codes.reserve(code_scratch_floats(work_.shape, static_cast<std::uint32_t>(num_padded)));
     if (work_.is_direct) {
       scratch.keys.reserve(joined_key_bytes(slab_shape_, num_padded) / sizeof(float));
+      scratch.slab.reserve(slab_floats(work_.shape));
     } else {
       scratch.keys.reserve(std::size_t{kChunkRows} * work_.shape.qk_dim);
       scratch.values.reserve(std::size_t{kChunkRows} * work_.shape.acc_stride);
@@ -117,9 +123,10 @@ class Prefiller {
     RowRange rest = visible_rows(first_position, work_.call->options);
     rest.end = visible_rows(first_position + item.num_positions - 1, work_.call->options).end;
     const std::uint64_t num_rows = rest.num_rows();
+    const ChunkPlaces places = chunk_places(view_, work_.shape);
     RowChunk& chunk = scratch.chunks[0];
     while (rest.num_rows() != 0) {
-      rest.first = fill_chunk(view_, sequence, rest, chunk);
+      rest.first = fill_chunk(places, sequence, rest, chunk);
       PassArgs args;
       if (work_.is_direct) {
         args.chunk = &chunk;
@@ -128,6 +135,11 @@ class Prefiller {
         if (joined_key_bytes(slab_shape_, tiles.size()) != 0) {
           args.joined = reinterpret_cast<std::byte*>(scratch.keys.reserve(0));
         }
+        args.k_scales = scales_of(view_.k, work_.shape.k_codes, item.head);
+        args.v_scales = scales_of(view_.v, work_.shape.v_codes, item.head);
+        args.code_scratch = scratch.codes.reserve(0);
+        args.slab = scratch.slab.reserve(0);
+        args.slab_chunk = &scratch.slab_chunk;
       } else {
         fill_slabs(item.head, chunk, scratch);
         args.chunk = &scratch.chunks[1];
@@ -182,23 +194,47 @@ class Prefiller {
     slab.first_row = chunk.first_row;
     slab.end_row = chunk.end_row;
     slab.num_keys = (chunk.end_row + kKeyTileRows - 1) / kKeyTileRows;
+    fill_keys(head, chunk, scratch);
+    fill_values(head, chunk, scratch);
+  }
+
+  void fill_keys(std::uint32_t head, const RowChunk& chunk, ThreadScratch& scratch) const {
+    RowChunk& slab = scratch.chunks[1];
     const std::size_t tile_floats = std::size_t{kKeyTileRows} * work_.shape.qk_dim;
     float* keys = scratch.keys.reserve(kChunkRows / kKeyTileRows * tile_floats);
     const std::byte* k = view_.k.base + head * view_.k.layout.head_stride_bytes;
     for (std::uint32_t tile = 0; tile < slab.num_keys; ++tile) {
       slab.k[tile] = tile * tile_floats * sizeof(float);
+    }
+    if (work_.shape.k_codes.is_tiled) {
+      const std::byte* scales = scales_of(view_.k, work_.shape.k_codes, head);
+      fill_code_keys({work_.shape, chunk, k, scales, scratch.codes.reserve(0), keys});
+      return;
+    }
+    for (std::uint32_t tile = 0; tile < slab.num_keys; ++tile) {
       if (work_.shape.is_tiled) {
         k_to_f32_(k + chunk.k[tile], keys + tile * tile_floats, tile_floats);
       } else {
         transpose_rows(k, chunk, tile, keys + tile * tile_floats, scratch);
       }
     }
-    float* values = scratch.values.reserve(std::size_t{kChunkRows} * work_.shape.acc_stride);
+  }
+
+  void fill_values(std::uint32_t head, const RowChunk& chunk, ThreadScratch& scratch) const {
+    RowChunk& slab = scratch.chunks[1];
+    const std::uint32_t stride = work_.shape.acc_stride;
+    float* values = scratch.values.reserve(std::size_t{kChunkRows} * stride);
     const std::byte* v = view_.v.base + head * view_.v.layout.head_stride_bytes;
     for (std::uint32_t row = chunk.first_row; row < chunk.end_row; ++row) {
-      slab.v[row] = std::uint64_t{row} * work_.shape.acc_stride * sizeof(float);
-      v_to_f32_(v + chunk.v[row], values + std::size_t{row} * work_.shape.acc_stride,
-                work_.shape.v_dim);
+      slab.v[row] = std::uint64_t{row} * stride * sizeof(float);
+    }
+    if (work_.shape.v_codes.is_tiled) {
+      const std::byte* scales = scales_of(view_.v, work_.shape.v_codes, head);
+      fill_code_values({work_.shape, chunk, v, scales, scratch.codes.reserve(0), values, stride});
+      return;
+    }
+    for (std::uint32_t row = chunk.first_row; row < chunk.end_row; ++row) {
+      v_to_f32_(v + chunk.v[row], values + std::size_t{row} * stride, work_.shape.v_dim);
     }
   }
 

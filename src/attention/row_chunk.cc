@@ -1,6 +1,7 @@
 #include "attention/row_chunk.h"
 
 #include <algorithm>
+#include <span>
 
 namespace kvarto {
 namespace {
@@ -14,20 +15,26 @@ class Locator {
     return sequence_.block_table[position / rows_per_block_ - sequence_.first_block];
   }
 
-  // Offsets of `count` units of `unit_rows` rows (a divisor of the block, or 1)
-  // from `position` on.
-  void fill(const StreamView& stream, std::uint64_t position, std::uint32_t unit_rows,
-            std::uint32_t count, std::array<std::uint64_t, kChunkRows>& offsets) const {
+  // Units of `rows` rows (a divisor of the block, or 1), `stride_bytes` apart in a block.
+  struct Units {
+    std::uint64_t block_stride_bytes = 0;
+    std::uint64_t stride_bytes = 0;
+    std::uint32_t rows = 1;
+  };
+
+  // Offsets of `count` units from `position` on; the last one is repeated to the end.
+  void fill(const Units& units, std::uint64_t position, std::uint32_t count,
+            std::span<std::uint64_t> offsets) const {
     std::uint32_t i = 0;
     while (i < count) {
-      const std::uint64_t unit = position % rows_per_block_ / unit_rows;
-      const std::uint64_t units_left = rows_per_block_ / unit_rows - unit;
+      const std::uint64_t unit = position % rows_per_block_ / units.rows;
+      const std::uint64_t units_left = rows_per_block_ / units.rows - unit;
       std::uint64_t offset =
-          block_of(position) * stream.block_stride_bytes + unit * stream.layout.row_stride_bytes;
+          block_of(position) * units.block_stride_bytes + unit * units.stride_bytes;
       const auto end = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, i + units_left));
-      for (; i < end; ++i, offset += stream.layout.row_stride_bytes) {
+      for (; i < end; ++i, offset += units.stride_bytes) {
         offsets[i] = offset;
-        position += unit_rows;
+        position += units.rows;
       }
     }
     std::fill(offsets.begin() + count, offsets.end(), offsets[count - 1]);
@@ -40,19 +47,36 @@ class Locator {
 
 }  // namespace
 
-std::uint64_t fill_chunk(const CacheView& view, const SequenceView& sequence, RowRange rows,
+std::uint64_t fill_chunk(const ChunkPlaces& places, const SequenceView& sequence, RowRange rows,
                          RowChunk& chunk) {
-  const bool is_tiled = view.k.layout.order == RowOrder::kHeadTiles;
-  const std::uint64_t begin = is_tiled ? rows.first / kKeyTileRows * kKeyTileRows : rows.first;
+  const CacheView& view = places.view;
+  const bool has_key_tiles = view.k.layout.order == RowOrder::kHeadTiles;
+  const bool has_value_tiles = view.v.layout.order == RowOrder::kHeadValueTiles;
+  const std::uint64_t begin = has_key_tiles || has_value_tiles
+                                  ? rows.first / kKeyTileRows * kKeyTileRows
+                                  : rows.first;
   const std::uint64_t end = std::min(rows.end, (begin / kChunkRows + 1) * kChunkRows);
   chunk.first_position = begin;
   chunk.first_row = static_cast<std::uint32_t>(rows.first - begin);
   chunk.end_row = static_cast<std::uint32_t>(end - begin);
-  const std::uint32_t unit_rows = is_tiled ? kKeyTileRows : 1;
-  chunk.num_keys = (chunk.end_row + unit_rows - 1) / unit_rows;
+  const std::uint32_t num_tiles = (chunk.end_row + kKeyTileRows - 1) / kKeyTileRows;
+  chunk.num_keys = has_key_tiles ? num_tiles : chunk.end_row;
   const Locator locator(view, sequence);
-  locator.fill(view.k, begin, unit_rows, chunk.num_keys, chunk.k);
-  locator.fill(view.v, begin, 1, chunk.end_row, chunk.v);
+  const auto units_of = [](const StreamView& stream, bool is_tiled) {
+    return Locator::Units{stream.block_stride_bytes, stream.layout.row_stride_bytes,
+                          is_tiled ? kKeyTileRows : 1};
+  };
+  locator.fill(units_of(view.k, has_key_tiles), begin, chunk.num_keys, chunk.k);
+  locator.fill(units_of(view.v, has_value_tiles), begin,
+               has_value_tiles ? num_tiles : chunk.end_row, chunk.v);
+  if (places.k_tile_scale_bytes != 0) {
+    locator.fill({view.k.block_stride_bytes, places.k_tile_scale_bytes, kKeyTileRows}, begin,
+                 num_tiles, chunk.k_scales);
+  }
+  if (places.v_tile_scale_bytes != 0) {
+    locator.fill({view.v.block_stride_bytes, places.v_tile_scale_bytes, kKeyTileRows}, begin,
+                 num_tiles, chunk.v_scales);
+  }
   return end;
 }
 

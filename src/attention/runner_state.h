@@ -18,6 +18,7 @@ struct ThreadScratch {
   AlignedFloats states;
   AlignedFloats scores;
   AlignedFloats slab;      // decode: rows of formats that kernels do not read
+  AlignedFloats codes;     // scales and operands of integer codes
   AlignedFloats keys;      // joined tiles, or f32 slabs of prefill: tiles,
   AlignedFloats values;    // rows,
   AlignedFloats key_rows;  // and rows that become a tile

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/float16.h"
+#include "cache/code_tiles.h"
 
 namespace kvarto {
 namespace {
@@ -53,6 +54,55 @@ void copy_head(const FieldShape& from_field, const std::byte* from, HeadPlace fr
   }
 }
 
+// One head of one row of a slice.
+struct RowHead {
+  std::uint64_t row = 0;
+  std::uint32_t head = 0;
+};
+
+struct CodedHead {
+  const SliceShape& shape;
+  const FieldShape& field;
+  RowHead at;
+
+  [[nodiscard]] std::uint64_t place() const {
+    return place_of(field, at.row, at.head).offset_bytes;
+  }
+  [[nodiscard]] std::uint64_t scale_place() const {
+    const FooterShape& footer = shape.footer;
+    if (footer.heads != 1) return footer_place(footer, shape.rows, at.row, at.head);
+    return footer_place(footer, shape.rows, at.row, 0) + field.scale_offset_bytes +
+           at.head * field.scale_bytes;
+  }
+};
+
+// The image of a head is what its codec writes: all its bytes, scales included, side by side.
+// Layouts move images and never look into them.
+constexpr std::size_t kMaxImageBytes = std::size_t{kMaxCodedWidth} * 2;
+
+CodeRow code_row(const CodedHead& head, std::byte* slice) {
+  const FieldShape& field = head.field;
+  const CodeTiles tiles{*field.codes, field.layout, field.heads, field.width, head.shape.rows};
+  return tiles.row_at(head.at.row, head.at.head, slice + field.offset_bytes);
+}
+
+void store_image(const CodedHead& to, const std::byte* image, std::byte* slice) {
+  if (to.field.codes.has_value()) return store_code_row(code_row(to, slice), image);
+  std::memcpy(slice + to.place(), image, to.field.head_bytes);
+  if (to.field.scale_bytes == 0) return;
+  std::memcpy(slice + to.scale_place(), image + to.field.head_bytes, to.field.scale_bytes);
+}
+
+void load_image(const CodedHead& from, const std::byte* slice, std::byte* image) {
+  // Only read: one struct serves both directions.
+  if (from.field.codes.has_value()) {
+    return load_code_row(code_row(from, const_cast<std::byte*>(slice)), image);
+  }
+  std::memcpy(image, slice + from.place(), from.field.head_bytes);
+  if (from.field.scale_bytes == 0) return;
+  std::memcpy(image + from.field.head_bytes, slice + from.scale_place(), from.field.scale_bytes);
+}
+
 // One row of a slice.
 template <typename Byte>
 struct RowOf {
@@ -67,9 +117,17 @@ void copy_one_row(const RowOf<const std::byte>& from, const RowOf<std::byte>& to
     std::memmove(to.slice + to.row * stride, from.slice + from.row * stride, stride);
   } else {
     const FieldShape& field = from.shape.fields[0];
+    const FieldShape& to_field = to.shape.fields[0];
+    const bool is_in_code_tiles = field.codes.has_value() || to_field.codes.has_value();
     for (std::uint32_t head = 0; head < field.heads; ++head) {
-      copy_head(field, from.slice, place_of(field, from.row, head), to.slice,
-                place_of(to.shape.fields[0], to.row, head));
+      if (is_in_code_tiles) {
+        std::byte image[kMaxImageBytes];
+        load_image({from.shape, field, {from.row, head}}, from.slice, image);
+        store_image({to.shape, to_field, {to.row, head}}, image, to.slice);
+      } else {
+        copy_head(field, from.slice, place_of(field, from.row, head), to.slice,
+                  place_of(to_field, to.row, head));
+      }
     }
   }
   const FooterShape& footer = from.shape.footer;
@@ -130,47 +188,10 @@ void read_head(const FieldShape& field, const std::byte* from, std::uint64_t ste
   }
 }
 
-// One head of one row of a slice.
-struct RowHead {
-  std::uint64_t row = 0;
-  std::uint32_t head = 0;
-};
-
-struct CodedHead {
-  const SliceShape& shape;
-  const FieldShape& field;
-  RowHead at;
-
-  [[nodiscard]] std::uint64_t place() const {
-    return place_of(field, at.row, at.head).offset_bytes;
-  }
-  [[nodiscard]] std::uint64_t scale_place() const {
-    const FooterShape& footer = shape.footer;
-    if (footer.heads != 1) return footer_place(footer, shape.rows, at.row, at.head);
-    return footer_place(footer, shape.rows, at.row, 0) + field.scale_offset_bytes +
-           at.head * field.scale_bytes;
-  }
-};
-
-// The image of a head is what its codec writes: all its bytes, scales included, side by side.
-// Layouts move images and never look into them.
-constexpr std::size_t kMaxImageBytes = std::size_t{kMaxCodedWidth} * 2;
-
-void store_image(const CodedHead& to, const std::byte* image, std::byte* slice) {
-  std::memcpy(slice + to.place(), image, to.field.head_bytes);
-  if (to.field.scale_bytes == 0) return;
-  std::memcpy(slice + to.scale_place(), image + to.field.head_bytes, to.field.scale_bytes);
-}
-
-void load_image(const CodedHead& from, const std::byte* slice, std::byte* image) {
-  std::memcpy(image, slice + from.place(), from.field.head_bytes);
-  if (from.field.scale_bytes == 0) return;
-  std::memcpy(image + from.field.head_bytes, slice + from.scale_place(), from.field.scale_bytes);
-}
-
 // Whether the bytes of a head lie side by side in the slice.
 bool has_image(const FieldShape& field) {
-  return field.scale_bytes == 0 && field.layout.order != RowOrder::kHeadTiles;
+  return field.scale_bytes == 0 && field.layout.order != RowOrder::kHeadTiles &&
+         field.layout.order != RowOrder::kHeadValueTiles;
 }
 
 // One head of elements without scales, at any address.
@@ -219,6 +240,10 @@ void clear_rows(const SliceShape& shape, std::byte* slice, RowRun rows) {
     std::memset(slice + rows.first * stride, 0, rows.count * stride);
   } else {
     for_each_head(shape, rows, [&](const FieldShape& field, std::uint64_t row, std::uint32_t head) {
+      if (field.codes.has_value()) {
+        constexpr std::byte kZeros[kMaxImageBytes] = {};
+        return store_image({shape, field, {row, head}}, kZeros, slice);
+      }
       const HeadPlace place = place_of(field, row, head);
       if (place.step_bytes == field.unit_bytes) {
         std::memset(slice + place.offset_bytes, 0, field.head_bytes);

@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "base/code_format.h"
 #include "kernels/kernels.h"
 #include "kvarto/layout.h"
 #include "kvarto/stream.h"
@@ -26,6 +28,8 @@ struct FieldShape {
   // Scales of one head that lie in the footer, and where those of head 0 begin in a piece of it.
   std::uint64_t scale_bytes = 0;
   std::uint64_t scale_offset_bytes = 0;
+  // Rows in tiles of integer codes; their scales follow the tiles of all heads.
+  std::optional<CodeFormat> codes;
 };
 
 // Scales (and padding) that do not lie inside the rows: one piece for each row, or each row and

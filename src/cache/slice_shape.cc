@@ -78,6 +78,10 @@ SliceShape slice_shape(const Stream& stream, bool is_key, Layout layout, std::ui
   shape.rows = rows;
   FieldShape field = field_shape(single, single.fields[0]);
   field.layout = choose_layout(single, is_key && !is_merged, layout, rows);
+  if (!is_plain(field.codec) && (field.layout.order == RowOrder::kHeadTiles ||
+                                 field.layout.order == RowOrder::kHeadValueTiles)) {
+    field.codes = code_format(field.codec, field.width);
+  }
   shape.footer = {.offset_bytes = field.head_bytes * field.heads * rows,
                   .piece_bytes = field.scale_bytes,
                   .heads = field.heads,

@@ -33,6 +33,7 @@ void fill_codecs(KernelTable& table);
 }  // namespace avx512
 namespace avx512vnni {
 PeakLoop peak_loop();
+void fill_code_kernels(CodeKernels& kernels);
 }
 #if KVARTO_HAS_AVX512FP16
 namespace avx512fp16 {
@@ -94,13 +95,17 @@ bool has_half_unit() {
 }
 #endif
 
-void add_x86_peaks(std::vector<PeakLoop>& loops) {
+// Requires: kAvx512 is supported.
+bool has_dot_products() {
   constexpr unsigned kVnni = 1u << 11;
-  const CpuidLeaf seven = cpuid(7, 0);
+  return has_bits(cpuid(7, 0).c, kVnni);
+}
+
+void add_x86_peaks(std::vector<PeakLoop>& loops) {
 #if KVARTO_HAS_AVX512FP16
   if (has_half_unit()) loops.push_back(avx512fp16::peak_loop());
 #endif
-  if (has_bits(seven.c, kVnni)) loops.push_back(avx512vnni::peak_loop());
+  if (has_dot_products()) loops.push_back(avx512vnni::peak_loop());
 }
 #endif
 
@@ -135,6 +140,7 @@ std::array<KernelTable, 3> fill_tables() {
     if (isa == Isa::kAvx512) {
       avx512::fill_table(tables[2]);
       avx512::fill_codecs(tables[2]);
+      if (has_dot_products()) avx512vnni::fill_code_kernels(tables[2].codes);
     }
   }
 #endif

@@ -1,4 +1,4 @@
-// The 8-bit dot product peak (AVX512-VNNI).
+// Attention over integer codes with 8-bit dot products (AVX512-VNNI), and their peak.
 
 #include <immintrin.h>
 
@@ -6,6 +6,9 @@
 
 #define KVARTO_ISA avx512vnni
 #include "kernels/unroll_inl.h"
+// clang-format off
+#include "kernels/codes_avx512vnni.h"
+// clang-format on
 
 namespace kvarto::avx512vnni {
 
@@ -26,7 +29,25 @@ static float dot_loop(std::size_t rounds) {
   return static_cast<float>(_mm512_reduce_max_epi32(acc[0]));
 }
 
+static constexpr std::uint64_t kDotLoopOperations = 2ull * 64 * 24;
+
 PeakLoop peak_loop();
-PeakLoop peak_loop() { return {"int8 dot", "avx512vnni", dot_loop, 2ull * 64 * 24}; }
+PeakLoop peak_loop() { return {"int8 dot", "avx512vnni", dot_loop, kDotLoopOperations}; }
+
+// Leaves the fills of `kernels` as they are.
+void fill_code_kernels(CodeKernels& kernels);
+void fill_code_kernels(CodeKernels& kernels) {
+  kernels.isa = "avx512vnni";
+  kernels.has_dot_products = true;
+  kernels.dot_loop = dot_loop;
+  kernels.dot_loop_operations = kDotLoopOperations;
+  kernels.pack_queries = pack_queries;
+  kernels.load_scales = load_scales;
+  kernels.quantise = quantise;
+  fill_codes<8, 1>(kernels);
+  fill_codes<8, 2>(kernels);
+  fill_codes<4, 1>(kernels);
+  fill_codes<4, 2>(kernels);
+}
 
 }  // namespace kvarto::avx512vnni

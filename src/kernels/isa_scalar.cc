@@ -8,6 +8,7 @@
 #include "kernels/accumulate_inl.h"
 #include "kernels/softmax_inl.h"
 #include "kernels/convert_inl.h"
+#include "kernels/codes_inl.h"
 #include "kernels/probe_inl.h"
 #include "kernels/table_inl.h"
 // clang-format on

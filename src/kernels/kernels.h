@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/code_kernels.h"
 #include "kvarto/codec_id.h"
 
 namespace kvarto {
@@ -170,6 +171,7 @@ struct KernelTable {
   DecodeFunction decode[kNumCodecs] = {};
   TransposeFunction transpose = nullptr;
   JoinTilesFunction join_tiles = nullptr;  // kernels in half precision alone
+  CodeKernels codes;
   ReadStreamFunction read_stream = nullptr;
   FmaLoopFunction fma_loop = nullptr;
   std::uint64_t fma_loop_flop = 0;  // of one round

@@ -56,6 +56,7 @@ Result<SliceShape> shape_of(const AttentionBench& bench, bool is_key, std::uint6
   stream.fields = {{.name = is_key ? "k" : "v",
                     .heads = bench.kv_heads,
                     .width = is_key ? bench.qk_dim : bench.v_dim,
+                    .role = is_key ? CodecRole::kKey : CodecRole::kValue,
                     .codec = is_key ? bench.k_codec : bench.v_codec}};
   const CodecInfo& info = codec_info(stream.fields[0].codec);
   SliceShape shape = slice_shape(stream, is_key, bench.layout, rows);

@@ -71,6 +71,8 @@ class AttentionMeasurement {
     report.isa = ran.isa;
     report.layout = ran.layout;
     report.arith = ran.arith;
+    report.query_bits = ran.query_bits;
+    is_integer_ = ran.arith == arith_name(Arith::kInt8);
     report.rows_read = ran.rows_read;
     report.bytes_read = ran.bytes_read;
     report.unique_kv_bytes = unique;
@@ -90,6 +92,7 @@ class AttentionMeasurement {
       call.q = cache_.queries();
       call.options.window = bench_.window;
       call.options.arith = bench_.arith;
+      call.options.query_bits = bench_.query_bits;
       call.out = out_;
       return runner_.decode(call);
     }
@@ -100,6 +103,7 @@ class AttentionMeasurement {
     call.q = cache_.queries();
     call.options.window = bench_.window;
     call.options.arith = bench_.arith;
+    call.options.query_bits = bench_.query_bits;
     call.out = out_;
     return runner_.prefill(call);
   }
@@ -138,11 +142,12 @@ class AttentionMeasurement {
               });
             },
         .num_threads = bench_.num_threads};
+    const bool has_dot_loop = is_integer_ && kernels_.codes.dot_loop != nullptr;
+    const FmaLoopFunction loop = has_dot_loop ? kernels_.codes.dot_loop : fma_kernels_->fma_loop;
+    const std::uint64_t loop_flop =
+        has_dot_loop ? kernels_.codes.dot_loop_operations : fma_kernels_->fma_loop_flop;
     TimedWork fma{
-        .run =
-            [&] {
-              pool_.run([&](std::size_t) { keep_result(fma_kernels_->fma_loop(kFmaRounds)); });
-            },
+        .run = [&] { pool_.run([&](std::size_t) { keep_result(loop(kFmaRounds)); }); },
         .num_threads = bench_.num_threads};
     time_in_turn({&stream, &attention, &fma}, bench_.seconds);
     report.time = attention.timing();
@@ -152,7 +157,7 @@ class AttentionMeasurement {
         static_cast<double>(share * bench_.num_threads) / stream.median_s() / 1e9;
     report.gflop_per_s = 2.0 * (bench_.qk_dim + bench_.v_dim) * bench_.q_heads *
                          num_pairs(bench_, cache_.lengths()) / seconds / 1e9;
-    report.machine_gflop_per_s = static_cast<double>(fma_kernels_->fma_loop_flop) * kFmaRounds *
+    report.machine_gflop_per_s = static_cast<double>(loop_flop) * kFmaRounds *
                                  bench_.num_threads / fma.median_s() / 1e9;
   }
 
@@ -161,6 +166,7 @@ class AttentionMeasurement {
   AttentionRunner runner_;
   const KernelTable& kernels_;
   const KernelTable* fma_kernels_ = &kernels_;  // whose multiply-add loop is the ceiling
+  bool is_integer_ = false;
   Phase phase_;
   ThreadPool pool_;
   std::vector<std::uint64_t> q_lens_;

@@ -96,6 +96,7 @@ Status ProfileLoop::find_streams() {
     }
   }
   options_.arith = request_.arith;
+  options_.query_bits = request_.query_bits;
   const QueryShape& query = group().query;
   q_.resize(request_.num_sequences * query.q_heads * query.qk_dim);
   out_.resize(request_.num_sequences * query.q_heads * query.v_dim);
@@ -242,12 +243,13 @@ Status ProfileLoop::step(ProfileRun& report) {
   report.kernel = ran.kernel;
   report.isa = ran.isa;
   report.arith = ran.arith;
+  report.query_bits = ran.query_bits;
   report.layout.asked = layout_name(request_.layout);
   report.num_threads = static_cast<std::uint32_t>(ran.num_threads);
-  const Arith asked = request_.arith == Arith::kAuto ? Arith::kF32 : request_.arith;
   report.verified.front().is_met &= ran.layout == layout_name(request_.layout) &&
                                     ran.num_threads == request_.num_threads &&
-                                    ran.arith == arith_name(asked);
+                                    (request_.arith == Arith::kAuto ||
+                                     ran.arith == arith_name(request_.arith));
   return {};
 }
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 
 #include "base/checked.h"
+#include "cache/code_tiles.h"
 
 namespace kvarto {
 namespace {
@@ -52,13 +54,32 @@ struct Extent {
   std::uint64_t end = 0;
 };
 
+bool is_tiled(RowOrder order) {
+  return order == RowOrder::kHeadTiles || order == RowOrder::kHeadValueTiles;
+}
+
+std::optional<CodeTiles> code_tiles_of(const StreamView& stream) {
+  const auto format = code_format(stream.codec, stream.width);
+  if (!is_tiled(stream.layout.order) || !format.has_value()) return std::nullopt;
+  const std::uint64_t rows =
+      stream.layout.head_stride_bytes / codec_bytes(stream.codec, stream.width).payload;
+  return CodeTiles{*format, stream.layout, stream.heads, stream.width, rows};
+}
+
+// The scales behind tiles of codes.
+Extent scale_extent_of(const CodeTiles& tiles, const Piece& piece, std::uint32_t head) {
+  const std::uint64_t base = tiles.scales_begin(head);
+  return {base + tiles.format.scales_bytes(piece.first / kTileRows * kTileRows),
+          base + tiles.format.scales_bytes(round_up(piece.end, kTileRows))};
+}
+
 Extent extent_of(const StreamView& stream, const Piece& piece, std::uint32_t head) {
   const StreamLayout& layout = stream.layout;
   if (layout.order == RowOrder::kRowHead) {
     return {piece.first * layout.row_stride_bytes, piece.end * layout.row_stride_bytes};
   }
   const std::uint64_t base = head * layout.head_stride_bytes;
-  const std::uint64_t rows = layout.order == RowOrder::kHeadTiles ? kTileRows : 1;
+  const std::uint64_t rows = is_tiled(layout.order) ? kTileRows : 1;
   return {base + piece.first / rows * layout.row_stride_bytes,
           base + ceil_div(piece.end, rows) * layout.row_stride_bytes};
 }
@@ -70,11 +91,16 @@ std::uint64_t num_extents(const StreamView& stream) {
 std::uint64_t lines_of(const StreamView& stream, const Piece& piece) {
   std::uint64_t lines = 0;
   std::uint64_t next_line = 0;
-  for (std::uint32_t head = 0; head < num_extents(stream); ++head) {
-    const Extent extent = extent_of(stream, piece, head);
+  const auto add = [&](const Extent& extent) {
     const std::uint64_t first = std::max(next_line, extent.begin / kLineBytes);
     next_line = std::max(next_line, ceil_div(extent.end, kLineBytes));
     lines += next_line - std::min(first, next_line);
+  };
+  const std::uint64_t num = num_extents(stream);
+  for (std::uint32_t head = 0; head < num; ++head) add(extent_of(stream, piece, head));
+  const std::optional<CodeTiles> tiles = code_tiles_of(stream);
+  if (tiles.has_value()) {
+    for (std::uint32_t head = 0; head < num; ++head) add(scale_extent_of(*tiles, piece, head));
   }
   return lines;
 }
@@ -94,6 +120,8 @@ const char* axes_of(RowOrder order) {
       return "[head][row][element]";
     case RowOrder::kHeadTiles:
       return "[head][row / 16][element][row % 16]";
+    case RowOrder::kHeadValueTiles:
+      return "[head][row / 16][element / 16][row % 16][element % 16]";
   }
   return "";
 }
@@ -102,6 +130,13 @@ const char* axes_of(RowOrder order) {
 void poison_row(const StreamView& stream, std::byte* slice, std::uint64_t row) {
   const StreamLayout& layout = stream.layout;
   const std::uint64_t head_bytes = codec_bytes(stream.codec, stream.width).total();
+  if (const std::optional<CodeTiles> tiles = code_tiles_of(stream)) {
+    const std::vector<std::byte> image(head_bytes, std::byte{0xFF});
+    for (std::uint32_t head = 0; head < stream.heads; ++head) {
+      store_code_row(tiles->row_at(row, head, slice), image.data());
+    }
+    return;
+  }
   for (std::uint32_t head = 0; head < stream.heads; ++head) {
     std::byte* begin = slice + head * layout.head_stride_bytes;
     if (layout.order != RowOrder::kHeadTiles) {

@@ -81,6 +81,8 @@ StreamLayout CacheCase::layout_of(RowOrder order, std::uint32_t width) const {
       return {order, head * shape.rows_per_block, head};
     case RowOrder::kHeadTiles:
       return {order, head * shape.rows_per_block, head * 16};
+    case RowOrder::kHeadValueTiles:  // of integer codes alone
+      break;
   }
   return {};
 }
@@ -129,6 +131,8 @@ std::uint64_t CacheCase::element_offset(const StreamView& stream, std::uint32_t 
     case RowOrder::kHeadTiles:
       index = std::uint64_t{head} * shape.rows_per_block * width + row / 16 * 16 * width +
               std::uint64_t{element} * 16 + row % 16;
+      break;
+    case RowOrder::kHeadValueTiles:
       break;
   }
   return static_cast<std::uint64_t>(stream.base - storage_.data()) + block * block_bytes_ +

@@ -158,6 +158,7 @@ class Quantised : public testing::TestWithParam<Isa> {
     call.view = view.cache();
     call.num_q_heads = test.q_heads();
     call.q = q;
+    call.options.arith = Arith::kF32;  // integers: coded_attention_test.cc
     call.out = out;
     RunnerState state(kernel_table(GetParam()), {.num_threads = threads});
     const auto report = decode_with(state, call);
@@ -184,6 +185,7 @@ class Quantised : public testing::TestWithParam<Isa> {
     call.q_lens = q_lens;
     call.num_q_heads = test.q_heads();
     call.q = q;
+    call.options.arith = Arith::kF32;  // integers: coded_attention_test.cc
     call.out = out;
     RunnerState state(kernel_table(GetParam()), {.num_threads = 2});
     const auto report = prefill_with(state, call);
@@ -250,7 +252,7 @@ TEST_P(Quantised, OddWidthsRunInFormatsWithoutWholeGroups) {
 TEST_P(Quantised, TheReportSaysWhatWasFilled) {
   QuantisedShape shape;
   QuantisedCase both(shape);
-  EXPECT_EQ(check_decode(both, 1).kernel, "dense_rows_fill_kv");
+  EXPECT_EQ(check_decode(both, 1).kernel, "dense_tiles_fill_kv");
   shape.k_codec = Codec::kF16;
   QuantisedCase values(shape);
   EXPECT_EQ(check_decode(values, 1).kernel, "dense_tiles_fill_v");
@@ -258,7 +260,7 @@ TEST_P(Quantised, TheReportSaysWhatWasFilled) {
   shape.v_codec = Codec::kBF16;
   QuantisedCase keys(shape);
   const AttentionReport report = check_decode(keys, 1);
-  EXPECT_EQ(report.kernel, "dense_rows_fill_k");
+  EXPECT_EQ(report.kernel, "dense_tiles_fill_k");
   // 204 rows x 2 heads x (64 int8 and a scale of 4 bytes, 64 bf16).
   EXPECT_EQ(report.bytes_read, 204u * 2 * (68 + 128));
 }

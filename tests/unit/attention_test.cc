@@ -42,8 +42,12 @@ const BadCall kBadCalls[] = {
      ErrorCode::kUnsupported, "v: layout: found tiles"},
     {"OnlyCounted", [](DecodeCall& c) { c.view.k.codec = Codec::kInt2; }, ErrorCode::kUnsupported,
      "k: codec: found int2"},
-    {"TiledBlocks", [](DecodeCall& c) { c.view.k.codec = Codec::kQ8_0; }, ErrorCode::kUnsupported,
-     "k: layout: found tiles of q8_0, expected rows"},
+    {"TiledBlocks", [](DecodeCall& c) { c.view.k.codec = Codec::kQ5_0; }, ErrorCode::kUnsupported,
+     "k: layout: found tiles of q5_0, expected rows"},
+    {"TilesOfValues", [](DecodeCall& c) { c.view.k.layout.order = RowOrder::kHeadValueTiles; },
+     ErrorCode::kUnsupported, "k: layout: found tiles of values"},
+    {"QueryBits", [](DecodeCall& c) { c.options.query_bits = 4; }, ErrorCode::kInvalidArgument,
+     "query_bits: found 4, expected 16 or 8"},
     {"PartBlock",
      [](DecodeCall& c) {
        c.view.v.codec = Codec::kQ4_0;
