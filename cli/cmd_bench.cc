@@ -360,14 +360,15 @@ Result<ExitCode> run_attention(const Asked& asked, Output& out) {
                         : fmt::format("{}, arithmetic {}", asked.what, ran_arith));
   table.print(out);
   if (is_append) {
-    out.note("\"of stream\": against the read stream over as many bytes, timed in turn in this "
-             "process");
+    out.note(
+        "\"of stream\": against the read stream over as many bytes, timed in turn in this "
+        "process");
     return ExitCode::kDone;
   }
-  out.note(fmt::format("\"of stream\" and \"of peak\": against the read stream over as many bytes "
-                       "and the {} loop, timed in turn in this process",
-                       ran_arith.starts_with("int8") ? "8-bit dot product"
-                                                     : ran_arith + " multiply-add"));
+  out.note(fmt::format(
+      "\"of stream\" and \"of peak\": against the read stream over as many bytes "
+      "and the {} loop, timed in turn in this process",
+      ran_arith.starts_with("int8") ? "8-bit dot product" : ran_arith + " multiply-add"));
   return ExitCode::kDone;
 }
 
@@ -460,7 +461,8 @@ Runner declare(OptionSet& options) {
   options.list("--layout", "L", &asked->layouts, "generic, hardware (default hardware)");
   options.list("--block-size,--page-size", "N", &asked->block_sizes,
                "tokens a block, or contiguous (default 16)");
-  options.text("--arith", "A", &asked->arithmetic, "auto, f32, f16 or int8 (default auto: int8 for tiles of int8, int4, q8_0 and q4_0 "
+  options.text("--arith", "A", &asked->arithmetic,
+               "auto, f32, f16 or int8 (default auto: int8 for tiles of int8, int4, q8_0 and q4_0 "
                "where the machine has 8-bit dot products, else f32)");
   options.count("--query-bits", 1, &asked->query_bits, "of int8: 16 or 8 (default 16)");
   options.text("--data", "D", &asked->content, "normal or outlier");

@@ -36,10 +36,10 @@ enum class Arith : std::uint8_t {
   // or if a sum of values could leave the range of f16. Accumulation adds at most
   // u / sqrt(3) x sqrt(12) = 1e-3 of the largest output, whatever the data.
   kF16,
-  // Integer products of the codes of int8, int4, q8_0 and q4_0 in tiles (the hardware layout), added
-  // exactly, for K, V or both; the other stream then runs in f32. Softmax is always f32. With the
-  // operands' largest integers Q (queries: 32,639 for 16 bits, 127 for 8) and P = 32,639:
-  // a query element is rounded by at most max|q| / 2Q, which moves a score by at most
+  // Integer products of the codes of int8, int4, q8_0 and q4_0 in tiles (the hardware layout),
+  // added exactly, for K, V or both; the other stream then runs in f32. Softmax is always f32. With
+  // the operands' largest integers Q (queries: 32,639 for 16 bits, 127 for 8) and P = 32,639: a
+  // query element is rounded by at most max|q| / 2Q, which moves a score by at most
   //   scale x max|q| x sum over d of |k[d]| / 2Q,
   // and probability x scale of V is rounded by half of 1/P of the largest of its chunk of 64 rows
   // and group of elements, which moves an output by at most 32/P = 2^-10 of the largest |v|. All
@@ -101,9 +101,9 @@ struct AttentionReport {
   // "dense_tiles" or "dense_rows"; "_fill_k", "_fill_v", "_fill_kv" behind it say whose rows were
   // decoded into f32 first.
   std::string_view kernel;
-  std::string_view isa;     // "scalar", "avx2", "avx512", "avx512fp16", "avx512vnni"
-  std::string_view layout;  // "hardware" or "generic"
-  std::string_view arith;   // "f32", "f16", "int8"
+  std::string_view isa;          // "scalar", "avx2", "avx512", "avx512fp16", "avx512vnni"
+  std::string_view layout;       // "hardware" or "generic"
+  std::string_view arith;        // "f32", "f16", "int8"
   std::uint32_t query_bits = 0;  // of integer arithmetic, else 0
   std::uint64_t num_threads = 0;
   std::uint64_t num_work_items = 0;

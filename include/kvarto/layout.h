@@ -45,7 +45,7 @@ inline constexpr std::uint32_t kTileRows = 16;
 struct StreamLayout {
   RowOrder order = RowOrder::kRowHead;
   std::uint64_t head_stride_bytes = 0;  // between heads: inside a row (kRowHead) or of a block
-  std::uint64_t row_stride_bytes = 0;   // between rows of one head, or tiles; of codes, scales apart
+  std::uint64_t row_stride_bytes = 0;  // between rows of one head, or tiles; of codes, scales apart
 };
 
 // Chooses the order for a single-field stream of `rows_per_block` rows. `is_key` says that the

@@ -100,7 +100,7 @@ struct ProfileRequest {
   Layout layout = Layout::kHardware;
   Arith arith = Arith::kAuto;
   std::uint32_t query_bits = 16;  // AttentionOptions::query_bits
-  bool has_all_layers = false;  // all layers of a group; else its first one
+  bool has_all_layers = false;    // all layers of a group; else its first one
   // Looked at before every chunk of the prefill and every step; the run then ends as partial.
   const std::atomic<bool>* is_stopping = nullptr;
   // Called before every chunk of the prefill and every step, outside of what is timed.

@@ -139,8 +139,8 @@ void score_code_tiles(const PassShape& shape, std::span<const QueryTile> tiles,
   const auto& kernels =
       shape.kernels->codes.score[width_index(shape.k_codes)][shape.query_parts - 1];
   for (const QueryTile& tile : tiles) {
-    score.q = reinterpret_cast<const std::int32_t*>(args.q) +
-              std::size_t{tile.first} * shape.q_stride;
+    score.q =
+        reinterpret_cast<const std::int32_t*>(args.q) + std::size_t{tile.first} * shape.q_stride;
     score.scores = args.scores + std::size_t{tile.first} * kChunkRows;
     kernels[tile.kernel](score);
     score.next_k = nullptr;  // once is enough
@@ -171,10 +171,11 @@ void accumulate_code_tiles(const PassShape& shape, std::span<const QueryTile> ti
   accumulate.offsets = args.chunk->v.data();
   accumulate.count = scales.count;
   accumulate.group_elements = shape.v_codes.format.group_elements;
-  accumulate.num_groups = weights.num_groups;
+  accumulate.num_queries = num_padded;
   accumulate.acc_stride = shape.acc_stride;
   const std::uint32_t part = tiles.size() == 1 ? shape.v_dim : kPartElements;
-  const auto& kernels = shape.kernels->codes.accumulate[width_index(shape.v_codes)][kWeightParts - 1];
+  const auto& kernels =
+      shape.kernels->codes.accumulate[width_index(shape.v_codes)][kWeightParts - 1];
   for (std::uint32_t d = 0; d < shape.v_dim; d += part) {
     accumulate.first_element = d;
     accumulate.dim = std::min(part, shape.v_dim - d);
@@ -183,10 +184,9 @@ void accumulate_code_tiles(const PassShape& shape, std::span<const QueryTile> ti
       accumulate.next_offsets = args.next_chunk->v.data();
     }
     for (const QueryTile& tile : tiles) {
-      const std::size_t pair = num_pairs(shape, tile.first);
-      accumulate.codes = weights.codes + pair * kWeightParts * kChunkRows;
-      accumulate.scales = weights.scales + pair;
-      accumulate.zeros = weights.zeros + pair;
+      accumulate.codes = weights.codes + std::size_t{tile.first} * kWeightParts * kChunkRows;
+      accumulate.scales = weights.scales + tile.first;
+      accumulate.zeros = weights.zeros + tile.first;
       accumulate.correction = state.correction + tile.first;
       accumulate.acc = state.acc + std::size_t{tile.first} * shape.acc_stride;
       kernels[tile.kernel](accumulate);

@@ -68,8 +68,8 @@ void fill_value_tiles(const PassShape& shape, const PassArgs& args) {
     prefetch(args.next_v + args.next_chunk->v[tile], tile_floats * shape.v_codes.format.bits / 8);
     prefetch(args.next_v_scales + args.next_chunk->v_scales[tile], shape.v_codes.tile_scale_bytes);
   }
-  fill_code_values({shape, *args.chunk, args.v, args.v_scales, args.code_scratch, args.slab,
-                    shape.acc_stride});
+  fill_code_values(
+      {shape, *args.chunk, args.v, args.v_scales, args.code_scratch, args.slab, shape.acc_stride});
 }
 
 PassArgs reading_slab(const PassArgs& args) {

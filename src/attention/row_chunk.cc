@@ -52,9 +52,8 @@ std::uint64_t fill_chunk(const ChunkPlaces& places, const SequenceView& sequence
   const CacheView& view = places.view;
   const bool has_key_tiles = view.k.layout.order == RowOrder::kHeadTiles;
   const bool has_value_tiles = view.v.layout.order == RowOrder::kHeadValueTiles;
-  const std::uint64_t begin = has_key_tiles || has_value_tiles
-                                  ? rows.first / kKeyTileRows * kKeyTileRows
-                                  : rows.first;
+  const std::uint64_t begin =
+      has_key_tiles || has_value_tiles ? rows.first / kKeyTileRows * kKeyTileRows : rows.first;
   const std::uint64_t end = std::min(rows.end, (begin / kChunkRows + 1) * kChunkRows);
   chunk.first_position = begin;
   chunk.first_row = static_cast<std::uint32_t>(rows.first - begin);

@@ -17,9 +17,10 @@ struct CodeFormat {
   std::int32_t zero_point = 128;
   std::uint32_t group_elements = 0;
   std::uint32_t num_groups = 0;
-  std::uint32_t scale_bytes = 4;   // 4: f32, 2: f16
-  bool has_scale_first = false;    // as encoded: scale before the codes of its group, else behind all
-  bool is_split_in_halves = false; // as encoded: 4-bit codes i and i + 16 share a byte, else 2i, 2i + 1
+  std::uint32_t scale_bytes = 4;  // 4: f32, 2: f16
+  bool has_scale_first = false;  // as encoded: scale before the codes of its group, else behind all
+  bool is_split_in_halves =
+      false;  // as encoded: 4-bit codes i and i + 16 share a byte, else 2i, 2i + 1
 
   [[nodiscard]] constexpr bool is_f16() const { return scale_bytes == 2; }
   // Bytes of a tile of `rows` rows.

@@ -41,8 +41,8 @@ using PackQueryCodesFunction = void (*)(const PackQueryCodesArgs&);
 // Brings the scales of a chunk into f32, [num_groups][64 rows].
 struct LoadScalesArgs {
   const std::byte* from = nullptr;
-  const std::uint64_t* offsets = nullptr;       // of `count` tiles: [num_groups][16] scales
-  const std::byte* next = nullptr;              // of the next call, as in ScoreArgs
+  const std::uint64_t* offsets = nullptr;  // of `count` tiles: [num_groups][16] scales
+  const std::byte* next = nullptr;         // of the next call, as in ScoreArgs
   const std::uint64_t* next_offsets = nullptr;
   std::uint32_t count = 0;
   std::uint32_t num_groups = 0;
@@ -79,11 +79,11 @@ struct QuantiseArgs {
   std::uint32_t end_row = 0;
   std::uint32_t parts = 2;
   std::int32_t zero_point = 0;
-  // [num_queries][num_groups][parts][kChunkRows]; the four bytes of rows 16 t + 4 j ... + 3 are
+  // [num_groups][num_queries][parts][kChunkRows]; the four bytes of rows 16 t + 4 j ... + 3 are
   // word 4 j + t of their 64
   std::int8_t* codes = nullptr;
-  float* scales = nullptr;        // [num_queries][num_groups]: value of one unit
-  std::int32_t* zeros = nullptr;  // [num_queries][num_groups]: minus zero point x sum of codes
+  float* scales = nullptr;        // [num_groups][num_queries]: value of one unit
+  std::int32_t* zeros = nullptr;  // [num_groups][num_queries]: minus zero point x sum of codes
 };
 using QuantiseFunction = void (*)(const QuantiseArgs&);
 
@@ -97,7 +97,7 @@ struct CodeAccumulateArgs {
   const std::uint64_t* offsets = nullptr;  // bytes; `count` of them
   const std::byte* next_v = nullptr;
   const std::uint64_t* next_offsets = nullptr;
-  const std::int8_t* codes = nullptr;     // as in QuantiseArgs, of the query tile
+  const std::int8_t* codes = nullptr;  // as in QuantiseArgs, from the first query of the tile on
   const float* scales = nullptr;
   const std::int32_t* zeros = nullptr;
   const float* correction = nullptr;  // [query tile]
@@ -106,7 +106,7 @@ struct CodeAccumulateArgs {
   std::uint32_t first_element = 0;    // a multiple of 16
   std::uint32_t dim = 0;              // a multiple of 16
   std::uint32_t group_elements = 0;
-  std::uint32_t num_groups = 0;
+  std::uint32_t num_queries = 0;  // of which each group has operands
   std::uint32_t acc_stride = 0;
 };
 using CodeAccumulateFunction = void (*)(const CodeAccumulateArgs&);

@@ -35,12 +35,11 @@ KVARTO_INLINE __m512i high_codes(__m512i line) {
   return _mm512_and_si512(_mm512_srli_epi16(line, 4), _mm512_set1_epi8(15));
 }
 
-// Sums of low bytes begin with the zero points' share, `stride` apart for each query; those of high
-// bytes follow them.
+// Sums of low bytes begin with the zero points' share; those of high bytes follow them.
 template <int kParts, int kQueries, int kVecs>
-KVARTO_INLINE void begin_sums(__m512i* acc, const std::int32_t* zeros, std::size_t stride) {
+KVARTO_INLINE void begin_sums(__m512i* acc, const std::int32_t* zeros) {
   KVARTO_UNROLL(kQueries, g) {
-    const __m512i zero = broadcast(zeros + g * stride);
+    const __m512i zero = broadcast(zeros + g);
     KVARTO_UNROLL(kVecs, i) {
       acc[g * kVecs + i] = zero;
       if constexpr (kParts == 2) acc[(kQueries + g) * kVecs + i] = _mm512_setzero_si512();
@@ -102,7 +101,7 @@ KVARTO_INLINE void score_part(const CodeScoreArgs& args, std::uint32_t tile, std
   for (std::size_t group = 0; group < num_groups; ++group) {
     const std::size_t end = num_words - word < group_words ? num_words : word + group_words;
     __m512i acc[kParts * kQueries * kTiles];
-    begin_sums<kParts, kQueries, kTiles>(acc, zeros + group * kStride, 1);
+    begin_sums<kParts, kQueries, kTiles>(acc, zeros + group * kStride);
     for (; word < end; word += kWords) {
       __m512i line[kTiles];
       KVARTO_UNROLL(kTiles, t) {
@@ -134,8 +133,8 @@ KVARTO_INLINE void score_part(const CodeScoreArgs& args, std::uint32_t tile, std
       };
     }
     const bool is_last = group + 1 == num_groups;
-    add_group<kParts, kQueries, kTiles>(acc, {row_scales + group * kChunkRows,
-                                              is_last ? scales : nullptr, scores, group == 0});
+    add_group<kParts, kQueries, kTiles>(
+        acc, {row_scales + group * kChunkRows, is_last ? scales : nullptr, scores, group == 0});
   }
 }
 
@@ -177,10 +176,10 @@ KVARTO_INLINE void add_columns(const __m512i* acc, const CodeAccumulateArgs& arg
                                std::uint32_t column, std::uint32_t query) {
   const std::uint32_t element = column * 16;
   const std::uint32_t group = element / args.group_elements;
-  const float* scales = args.scales + query * args.num_groups + group;
+  const float* scales = args.scales + std::size_t{group} * args.num_queries + query;
   float* out = args.acc + std::size_t{query} * args.acc_stride + element;
   KVARTO_UNROLL(kQueries, g) {
-    const __m512 scale = _mm512_set1_ps(scales[g * args.num_groups]);
+    const __m512 scale = _mm512_set1_ps(scales[g]);
     const __m512 correction = _mm512_set1_ps(args.correction[query + g]);
     KVARTO_UNROLL(kColumns, c) {
       __m512i sum = acc[g * kColumns + c];
@@ -202,11 +201,11 @@ KVARTO_INLINE void accumulate_part(const CodeAccumulateArgs& args, std::uint32_t
   constexpr int kQuads = 8 / kBits;               // quads of rows in one line
   const std::uint32_t element = column * 16;
   const std::uint32_t group = element / args.group_elements;
-  const std::size_t codes_stride = std::size_t{args.num_groups} * kParts * kChunkRows;
-  const std::int8_t* codes = args.codes + query * codes_stride + group * kParts * kChunkRows;
-  const std::int32_t* zeros = args.zeros + query * args.num_groups + group;
+  constexpr int kQueryBytes = kParts * static_cast<int>(kChunkRows);
+  const std::size_t pair = std::size_t{group} * args.num_queries + query;
+  const std::int8_t* codes = args.codes + pair * kQueryBytes;
   __m512i acc[kParts * kQueries * kColumns];
-  begin_sums<kParts, kQueries, kColumns>(acc, zeros, args.num_groups);
+  begin_sums<kParts, kQueries, kColumns>(acc, args.zeros + pair);
   for (std::uint32_t tile = 0; tile < args.count; ++tile) {
     const std::byte* v = args.v + args.offsets[tile] + column * (kLines * kLine);
     const std::byte* next =
@@ -224,7 +223,7 @@ KVARTO_INLINE void accumulate_part(const CodeAccumulateArgs& args, std::uint32_t
           x[c] = kBits == 8 ? line[c] : w == 0 ? low_codes(line[c]) : high_codes(line[c]);
         };
         KVARTO_UNROLL(kQueries, g) {
-          const std::int8_t* word = p + g * codes_stride + (j * kQuads + w) * 16;
+          const std::int8_t* word = p + g * kQueryBytes + (j * kQuads + w) * 16;
           const __m512i b = broadcast_bytes(word);
           KVARTO_UNROLL(kColumns, c) {
             acc[g * kColumns + c] = add_dot(acc[g * kColumns + c], x[c], b);
@@ -308,14 +307,14 @@ KVARTO_INLINE void store_operands(const __m512i* x, std::int8_t* to) {
   }
 }
 
-// Pairs of query and group [first, first + count), count <= 16.
+// Pairs of group and query [first, first + count), count <= 16.
 template <int kParts>
 KVARTO_INLINE void quantise_pairs(const QuantiseArgs& args, const __mmask16* rows,
                                   std::size_t first, std::uint32_t count) {
   alignas(64) float weights[16][kChunkRows];
   __m512i reduced[16];
-  std::size_t query = first / args.num_groups;
-  std::size_t group = first % args.num_groups;
+  std::size_t group = first / args.num_queries;
+  std::size_t query = first % args.num_queries;
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   for (std::uint32_t i = 0; i < count; ++i) {
     const float* p = args.p + query * kChunkRows;
@@ -329,9 +328,9 @@ KVARTO_INLINE void quantise_pairs(const QuantiseArgs& args, const __mmask16* row
       largest = _mm512_max_epi32(largest, _mm512_and_si512(_mm512_castps_si512(x), magnitude));
     };
     reduced[i] = largest;
-    if (++group == args.num_groups) {
-      group = 0;
-      ++query;
+    if (++query == args.num_queries) {
+      query = 0;
+      ++group;
     }
   }
   for (std::uint32_t i = count; i < 16; ++i) reduced[i] = _mm512_setzero_si512();
@@ -340,8 +339,7 @@ KVARTO_INLINE void quantise_pairs(const QuantiseArgs& args, const __mmask16* row
   constexpr float kTop = kParts == 2 ? kOperandMax16 : kOperandMax8;
   alignas(64) float units[16];
   // Below the normal numbers the quotient overflows: nothing of weight is lost there.
-  const __mmask16 is_some =
-      _mm512_cmp_ps_mask(largest, _mm512_set1_ps(0x1p-100f), _CMP_NLT_UQ);
+  const __mmask16 is_some = _mm512_cmp_ps_mask(largest, _mm512_set1_ps(0x1p-100f), _CMP_NLT_UQ);
   _mm512_store_ps(units, _mm512_maskz_div_ps(is_some, _mm512_set1_ps(kTop), largest));
   const __mmask16 in_use = static_cast<__mmask16>((1u << count) - 1);
   _mm512_mask_storeu_ps(args.scales + first, in_use,
@@ -426,8 +424,8 @@ inline void pack_queries(const PackQueryCodesArgs& args) {
     __builtin_memcpy(scales + q, &value, sizeof value);
     const __m512 unit = _mm512_set1_ps(largest < 0x1p-100f ? 0 : top / largest);
     for (std::uint32_t d = 0; d < args.dim; d += 16) {
-      const __m512i x = _mm512_cvtps_epi32(
-          _mm512_mul_ps(_mm512_mul_ps(_mm512_loadu_ps(row + d), scale), unit));
+      const __m512i x =
+          _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_mul_ps(_mm512_loadu_ps(row + d), scale), unit));
       zeros[d / args.group_elements * args.tile + q] -=
           args.zero_point * _mm512_reduce_add_epi32(x);
       std::int32_t words[2][4];

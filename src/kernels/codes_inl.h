@@ -88,8 +88,7 @@ inline void accumulate_column(const CodeAccumulateArgs& args, std::uint32_t elem
                               std::uint32_t query) {
   constexpr std::uint32_t kLines = kBits / 2;  // of one tile and column
   constexpr std::uint32_t kQuads = 8 / kBits;  // quads of rows in one line
-  const std::size_t pair =
-      std::size_t{query} * args.num_groups + element / args.group_elements;
+  const std::size_t pair = std::size_t{element / args.group_elements} * args.num_queries + query;
   const std::int8_t* codes = args.codes + pair * kParts * kChunkRows;
   std::uint32_t acc[16];
   for (std::uint32_t& sum : acc) sum = static_cast<std::uint32_t>(args.zeros[pair]);
@@ -155,9 +154,8 @@ inline void quantise(const QuantiseArgs& args) {
       for (std::uint32_t row = args.first_row; row < args.end_row; ++row) {
         weights[row] = args.p[query * kChunkRows + row] * args.row_scales[group * kChunkRows + row];
       }
-      const std::size_t pair = std::size_t{query} * args.num_groups + group;
-      const OperandUnit unit =
-          operand_unit(largest_magnitude_of(weights, kChunkRows), args.parts);
+      const std::size_t pair = std::size_t{group} * args.num_queries + query;
+      const OperandUnit unit = operand_unit(largest_magnitude_of(weights, kChunkRows), args.parts);
       std::int8_t* codes = args.codes + pair * args.parts * kChunkRows;
       std::int32_t sum = 0;
       for (std::uint32_t row = 0; row < kChunkRows; ++row) {

@@ -202,8 +202,8 @@ Operands quantise(const CodeKernels& kernels, const CodeCase& shape, const Rows&
 }
 
 // Probabilities, with NaN where no kernel may look.
-std::vector<float> probabilities(std::uint32_t tile, std::uint32_t first_row,
-                                 std::uint32_t end_row, std::mt19937_64& random) {
+std::vector<float> probabilities(std::uint32_t tile, std::uint32_t first_row, std::uint32_t end_row,
+                                 std::mt19937_64& random) {
   std::vector<float> p(std::size_t{tile} * kChunkRows, kNaN);
   for (std::uint32_t i = 0; i < tile; ++i) {
     for (std::uint32_t row = first_row; row < end_row; ++row) {
@@ -238,8 +238,8 @@ TEST_P(CodeKernel, OperandsAreProbabilitiesTimesScalesUpToHalfAUnit) {
           const int x = low[place] + (shape.parts == 2 ? 256 * low[kChunkRows + place] : 0);
           sum += x;
           const bool is_inside = row >= range.first && row < range.end;
-          const std::size_t query = pair / rows.num_groups;
-          const std::size_t group = pair % rows.num_groups;
+          const std::size_t query = pair % tile;
+          const std::size_t group = pair / tile;
           const double weight = is_inside ? double{p[query * kChunkRows + row]} *
                                                 double{rows.scales[group * kChunkRows + row]}
                                           : 0.0;
@@ -278,7 +278,7 @@ TEST_P(CodeKernel, AccumulationIsExactInTheOperands) {
       args.acc = acc.data();
       args.count = (range.end + 15) / 16;
       args.group_elements = shape.group;
-      args.num_groups = rows.num_groups;
+      args.num_queries = tile;
       args.acc_stride = shape.dim;
       for (std::uint32_t d = 0; d < shape.dim; d += 64) {  // in parts, as several tiles do
         args.first_element = d;
@@ -287,7 +287,7 @@ TEST_P(CodeKernel, AccumulationIsExactInTheOperands) {
       }
       for (std::uint32_t i = 0; i < tile; ++i) {
         for (std::uint32_t d = 0; d < shape.dim; ++d) {
-          const std::size_t pair = std::size_t{i} * rows.num_groups + d / shape.group;
+          const std::size_t pair = std::size_t{d / shape.group} * tile + i;
           const std::int8_t* low = &operands.codes[pair * shape.parts * kChunkRows];
           std::int64_t sum = 0;
           for (std::uint32_t row = 0; row < kChunkRows; ++row) {

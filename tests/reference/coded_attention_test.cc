@@ -42,9 +42,12 @@ class CodedAttention : public testing::TestWithParam<Isa> {
     for (std::size_t s = 0; s < num; ++s) {
       for (std::uint32_t head = 0; head < shape.q_heads; ++head) {
         const std::size_t row = s * shape.q_heads + head;
-        const CodedResult result{s, head, shape.lengths[s] - 1,
+        const CodedResult result{s,
+                                 head,
+                                 shape.lengths[s] - 1,
                                  std::span(q).subspan(row * shape.qk_dim, shape.qk_dim),
-                                 std::span(out).subspan(row * shape.v_dim, shape.v_dim), lse[row]};
+                                 std::span(out).subspan(row * shape.v_dim, shape.v_dim),
+                                 lse[row]};
         expect_within_bound(test, result, options, *report, deviation);
       }
     }
@@ -69,10 +72,12 @@ class CodedAttention : public testing::TestWithParam<Isa> {
     for (std::size_t s = 0; s < q_lens.size(); ++s) {
       for (std::uint64_t i = 0; i < q_lens[s]; ++i) {
         for (std::uint32_t head = 0; head < shape.q_heads; ++head, ++row) {
-          const CodedResult result{
-              s, head, shape.lengths[s] - q_lens[s] + i,
-              std::span(q).subspan(row * shape.qk_dim, shape.qk_dim),
-              std::span(out).subspan(row * shape.v_dim, shape.v_dim), lse[row]};
+          const CodedResult result{s,
+                                   head,
+                                   shape.lengths[s] - q_lens[s] + i,
+                                   std::span(q).subspan(row * shape.qk_dim, shape.qk_dim),
+                                   std::span(out).subspan(row * shape.v_dim, shape.v_dim),
+                                   lse[row]};
           expect_within_bound(test, result, options, *report, deviation);
         }
       }
@@ -119,7 +124,7 @@ TEST_P(CodedAttention, MatchesTheReferenceForEveryCodecBlockAndArithmetic) {
 
 TEST_P(CodedAttention, MatchesTheReferenceForMixedTypes) {
   constexpr std::pair<Codec, Codec> kPairs[] = {
-      {Codec::kQ8_0, Codec::kF16},  {Codec::kF32, Codec::kQ4_0}, {Codec::kInt4, Codec::kQ8_0},
+      {Codec::kQ8_0, Codec::kF16},  {Codec::kF32, Codec::kQ4_0},  {Codec::kInt4, Codec::kQ8_0},
       {Codec::kQ4_0, Codec::kInt8}, {Codec::kQ5_0, Codec::kInt8}, {Codec::kInt8, Codec::kQ5_1},
       {Codec::kBF16, Codec::kInt4}};
   for (const auto& [k, v] : kPairs) {
@@ -256,8 +261,7 @@ TEST_P(CodedAttention, AutoTakesIntegersWhereTheMachineHasDotProducts) {
   const auto report = decode_with(state, call);
   ASSERT_TRUE(report.has_value());
   EXPECT_EQ(report->arith, kernels.codes.has_dot_products ? "int8" : "f32");
-  EXPECT_EQ(report->kernel,
-            kernels.codes.has_dot_products ? "dense_tiles" : "dense_tiles_fill_kv");
+  EXPECT_EQ(report->kernel, kernels.codes.has_dot_products ? "dense_tiles" : "dense_tiles_fill_kv");
 }
 
 TEST_P(CodedAttention, SaysWhyIntegersCannotRun) {
@@ -279,7 +283,7 @@ TEST_P(CodedAttention, SaysWhyIntegersCannotRun) {
   odd.rows_per_block = 8;
   expect_contains(message_of(odd, {.arith = Arith::kInt8}), "multiple of 16 tokens");
   expect_contains(message_of({}, {.arith = Arith::kF32, .query_bits = 8}),
-                       "query_bits: found 8, but integer arithmetic");
+                  "query_bits: found 8, but integer arithmetic");
   expect_contains(message_of({}, {.query_bits = 12}), "query_bits: found 12");
 }
 

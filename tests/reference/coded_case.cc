@@ -40,7 +40,8 @@ CodedCase::CodedCase(const CodedShape& wanted, const KernelTable& kernels)
       k_bytes_(slice_bytes(wanted, true)),
       v_bytes_(slice_bytes(wanted, false)) {
   std::uint64_t num_blocks = 0;
-  for (const std::uint64_t length : shape.lengths) num_blocks += ceil_div(length, shape.rows_per_block);
+  for (const std::uint64_t length : shape.lengths)
+    num_blocks += ceil_div(length, shape.rows_per_block);
   storage_.assign(num_blocks * (k_bytes_ + v_bytes_), std::byte{0xff});
   std::vector<std::uint32_t> ids(num_blocks);
   std::iota(ids.begin(), ids.end(), 0u);
@@ -51,8 +52,8 @@ CodedCase::CodedCase(const CodedShape& wanted, const KernelTable& kernels)
     const auto blocks = static_cast<std::ptrdiff_t>(ceil_div(length, shape.rows_per_block));
     auto& table = tables_.emplace_back(id, id + blocks);
     id += blocks;
-    const std::uint64_t shared = std::min<std::uint64_t>(
-        std::min(tables_[0].size(), table.size()), shape.shared_blocks);
+    const std::uint64_t shared =
+        std::min<std::uint64_t>(std::min(tables_[0].size(), table.size()), shape.shared_blocks);
     std::copy_n(tables_[0].begin(), shared, table.begin());
   }
   for (std::size_t s = 0; s < tables_.size(); ++s) {
@@ -189,8 +190,8 @@ IntegerError integer_error(const CodedCase& test, const ReferenceCall& call,
     return code_format(codec, width).has_value();
   };
   if (is_integer(test.shape.k, test.shape.qk_dim)) {
-    error.score = std::fabs(call.scale) * largest_of(call.q) * largest_row(call).magnitude /
-                  (2 * query_max);
+    error.score =
+        std::fabs(call.scale) * largest_of(call.q) * largest_row(call).magnitude / (2 * query_max);
   }
   if (is_integer(test.shape.v, test.shape.v_dim)) error.output = 32 / kWeightMax;
   return error;
@@ -229,13 +230,12 @@ void expect_within_bound(const CodedCase& test, const CodedResult& result,
   call.v = values;
   const ReferenceResult exact = reference_attention(call);
 
-  ErrorTerms terms{call.qk_dim, call.end_row - call.first_row, largest_row(call).dot,
-                   call.soft_cap,
+  ErrorTerms terms{call.qk_dim, call.end_row - call.first_row, largest_row(call).dot, call.soft_cap,
                    std::fabs(call.slope) * static_cast<double>(call.query_position)};
   const IntegerError integer = integer_error(test, call, report);
   const double growth = std::exp(2 * integer.score);  // of a weight
-  const auto visible = values.subspan(
-      call.first_row * call.v_dim, (call.end_row - call.first_row) * call.v_dim);
+  const auto visible =
+      values.subspan(call.first_row * call.v_dim, (call.end_row - call.first_row) * call.v_dim);
   // The weight error of both roundings together, once above and once below the fraction.
   const double factor = growth * (1 + output_tolerance(terms) / 2) - 1;
   const double bound = largest_of(visible) * (2 * factor + integer.output);
