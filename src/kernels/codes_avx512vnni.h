@@ -47,6 +47,14 @@ KVARTO_INLINE void begin_sums(__m512i* acc, const std::int32_t* zeros) {
   };
 }
 
+// The lines to prefetch are shared out among the passes of a query tile over the same lines: a
+// burst would fill the buffers that loads need. Whether vector `i` of kVecs is in a pass's share.
+inline constexpr int kNoShare = -1;
+template <int kVecs, int kPasses>
+constexpr bool has_share(int i, int share) {
+  return share != kNoShare && i % smaller(kVecs, kPasses) == share;
+}
+
 // ---------------------------------------------------------------- scores
 
 // Where the sums of one group of elements go.
@@ -79,14 +87,14 @@ KVARTO_INLINE void add_group(const __m512i* acc, const GroupScores& to) {
 }
 
 // Tiles [tile, tile + kTiles) by queries [query, query + kQueries) of a query tile of kStride.
-template <int kBits, int kParts, int kStride, int kQueries, int kTiles, bool kPrefetch>
+template <int kBits, int kParts, int kStride, int kQueries, int kTiles, int kShare>
 KVARTO_INLINE void score_part(const CodeScoreArgs& args, std::uint32_t tile, std::uint32_t query) {
   constexpr int kWords = 8 / kBits;  // elements / 4 of one line
   const std::byte* k[kTiles];
   const std::byte* next[kTiles];
   KVARTO_UNROLL(kTiles, t) {
     k[t] = args.k + args.offsets[tile + t];
-    next[t] = kPrefetch ? args.next_k + args.next_offsets[tile + t] : nullptr;
+    next[t] = kShare != kNoShare ? args.next_k + args.next_offsets[tile + t] : nullptr;
   };
   const std::size_t num_words = args.dim / 4;
   const std::size_t num_groups = (args.dim + args.group_elements - 1) / args.group_elements;
@@ -107,7 +115,7 @@ KVARTO_INLINE void score_part(const CodeScoreArgs& args, std::uint32_t tile, std
       KVARTO_UNROLL(kTiles, t) {
         line[t] = load_line(k[t]);
         k[t] += kLine;
-        if constexpr (kPrefetch) {
+        if constexpr (has_share<kTiles, kStride / kQueries>(t, kShare)) {
           prefetch(next[t]);
           next[t] += kLine;
         }
@@ -140,15 +148,14 @@ KVARTO_INLINE void score_part(const CodeScoreArgs& args, std::uint32_t tile, std
 
 template <int kBits, int kParts, int kStride, int kQueries, int kTiles>
 KVARTO_INLINE void score_queries(const CodeScoreArgs& args, std::uint32_t tile) {
-  if (args.next_k != nullptr) {
-    score_part<kBits, kParts, kStride, kQueries, kTiles, true>(args, tile, 0);
-  } else {
-    score_part<kBits, kParts, kStride, kQueries, kTiles, false>(args, tile, 0);
-  }
-  for (int query = kQueries; query < kStride; query += kQueries) {
-    score_part<kBits, kParts, kStride, kQueries, kTiles, false>(args, tile,
-                                                                static_cast<std::uint32_t>(query));
-  }
+  KVARTO_UNROLL(kStride / kQueries, i) {
+    constexpr auto kQuery = static_cast<std::uint32_t>(i * kQueries);
+    if (args.next_k != nullptr) {
+      score_part<kBits, kParts, kStride, kQueries, kTiles, i>(args, tile, kQuery);
+    } else {
+      score_part<kBits, kParts, kStride, kQueries, kTiles, kNoShare>(args, tile, kQuery);
+    }
+  };
 }
 
 // Two vectors of keys and half of the registers for sums: what a core can read from its first
@@ -194,7 +201,7 @@ KVARTO_INLINE void add_columns(const __m512i* acc, const CodeAccumulateArgs& arg
 }
 
 // Columns of 16 elements [column, column + kColumns) of one group, all rows of the chunk.
-template <int kBits, int kParts, int kQueries, int kColumns, bool kPrefetch>
+template <int kBits, int kParts, int kQueries, int kColumns, int kPasses, int kShare>
 KVARTO_INLINE void accumulate_part(const CodeAccumulateArgs& args, std::uint32_t column,
                                    std::uint32_t query) {
   constexpr int kLines = kTileRows * kBits / 32;  // of one tile and column
@@ -208,14 +215,17 @@ KVARTO_INLINE void accumulate_part(const CodeAccumulateArgs& args, std::uint32_t
   begin_sums<kParts, kQueries, kColumns>(acc, args.zeros + pair);
   for (std::uint32_t tile = 0; tile < args.count; ++tile) {
     const std::byte* v = args.v + args.offsets[tile] + column * (kLines * kLine);
-    const std::byte* next =
-        kPrefetch ? args.next_v + args.next_offsets[tile] + column * (kLines * kLine) : nullptr;
+    const std::byte* next = kShare != kNoShare
+                                ? args.next_v + args.next_offsets[tile] + column * (kLines * kLine)
+                                : nullptr;
     const std::int8_t* p = codes + tile * 4;
     KVARTO_UNROLL(kLines, j) {
       __m512i line[kColumns];
       KVARTO_UNROLL(kColumns, c) {
         line[c] = load_line(v + (c * kLines + j) * kLine);
-        if constexpr (kPrefetch) prefetch(next + (c * kLines + j) * kLine);
+        if constexpr (has_share<kColumns, kPasses>(c, kShare)) {
+          prefetch(next + (c * kLines + j) * kLine);
+        }
       };
       KVARTO_UNROLL(kQuads, w) {
         __m512i x[kColumns];
@@ -242,28 +252,29 @@ KVARTO_INLINE void accumulate_part(const CodeAccumulateArgs& args, std::uint32_t
   add_columns<kParts, kQueries, kColumns>(acc, args, column, query);
 }
 
-template <int kBits, int kParts, int kQueries, bool kPrefetch>
+template <int kBits, int kParts, int kQueries, int kPasses, int kShare>
 KVARTO_INLINE void accumulate_columns(const CodeAccumulateArgs& args, std::uint32_t query) {
   constexpr int kColumns = 2;  // a group has 32 elements or more
   const std::uint32_t end = (args.first_element + args.dim) / 16;
   std::uint32_t column = args.first_element / 16;
   for (; column + kColumns <= end; column += kColumns) {
-    accumulate_part<kBits, kParts, kQueries, kColumns, kPrefetch>(args, column, query);
+    accumulate_part<kBits, kParts, kQueries, kColumns, kPasses, kShare>(args, column, query);
   }
-  if (column < end) accumulate_part<kBits, kParts, kQueries, 1, false>(args, column, query);
+  if (column < end) accumulate_part<kBits, kParts, kQueries, 1, 1, kNoShare>(args, column, query);
 }
 
 template <int kBits, int kParts, int kStride>
 void accumulate(const CodeAccumulateArgs& args) {
   constexpr int kQueries = smaller(kStride, kParts == 2 ? 4 : 8);
-  if (args.next_v != nullptr) {
-    accumulate_columns<kBits, kParts, kQueries, true>(args, 0);
-  } else {
-    accumulate_columns<kBits, kParts, kQueries, false>(args, 0);
-  }
-  for (int query = kQueries; query < kStride; query += kQueries) {
-    accumulate_columns<kBits, kParts, kQueries, false>(args, static_cast<std::uint32_t>(query));
-  }
+  constexpr int kPasses = kStride / kQueries;
+  KVARTO_UNROLL(kPasses, i) {
+    constexpr auto kQuery = static_cast<std::uint32_t>(i * kQueries);
+    if (args.next_v != nullptr) {
+      accumulate_columns<kBits, kParts, kQueries, kPasses, i>(args, kQuery);
+    } else {
+      accumulate_columns<kBits, kParts, kQueries, kPasses, kNoShare>(args, kQuery);
+    }
+  };
 }
 
 // ---------------------------------------------------------------- operands
