@@ -37,8 +37,9 @@ struct CacheOptions {
   std::vector<std::uint64_t> blocks_per_track;
   bool wants_huge_pages = true;
   bool is_populated = false;  // touch all pages at once
-  // Follow how large the elements of f16 rows are while rows are written, which f16 arithmetic needs
-  // (AttentionOptions::arith): squares_bytes() more for every stream and layer, counted as metadata.
+  // Follow how large the elements of f16 rows are while rows are written, which f16 arithmetic
+  // needs (AttentionOptions::arith): squares_bytes() more for every stream and layer, counted as
+  // metadata.
   bool keeps_squares = false;
   // Fill freed blocks with NaN patterns, so that a read after free shows. Unset: in debug builds of
   // the library.

@@ -34,7 +34,7 @@ void fill_codecs(KernelTable& table);
 namespace avx512vnni {
 PeakLoop peak_loop();
 void fill_code_kernels(CodeKernels& kernels);
-}
+}  // namespace avx512vnni
 #if KVARTO_HAS_AVX512FP16
 namespace avx512fp16 {
 PeakLoop peak_loop();

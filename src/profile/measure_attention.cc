@@ -146,9 +146,8 @@ class AttentionMeasurement {
     const FmaLoopFunction loop = has_dot_loop ? kernels_.codes.dot_loop : fma_kernels_->fma_loop;
     const std::uint64_t loop_flop =
         has_dot_loop ? kernels_.codes.dot_loop_operations : fma_kernels_->fma_loop_flop;
-    TimedWork fma{
-        .run = [&] { pool_.run([&](std::size_t) { keep_result(loop(kFmaRounds)); }); },
-        .num_threads = bench_.num_threads};
+    TimedWork fma{.run = [&] { pool_.run([&](std::size_t) { keep_result(loop(kFmaRounds)); }); },
+                  .num_threads = bench_.num_threads};
     time_in_turn({&stream, &attention, &fma}, bench_.seconds);
     report.time = attention.timing();
     const double seconds = attention.median_s();
@@ -157,8 +156,8 @@ class AttentionMeasurement {
         static_cast<double>(share * bench_.num_threads) / stream.median_s() / 1e9;
     report.gflop_per_s = 2.0 * (bench_.qk_dim + bench_.v_dim) * bench_.q_heads *
                          num_pairs(bench_, cache_.lengths()) / seconds / 1e9;
-    report.machine_gflop_per_s = static_cast<double>(loop_flop) * kFmaRounds *
-                                 bench_.num_threads / fma.median_s() / 1e9;
+    report.machine_gflop_per_s =
+        static_cast<double>(loop_flop) * kFmaRounds * bench_.num_threads / fma.median_s() / 1e9;
   }
 
   AttentionBench bench_;

@@ -246,10 +246,9 @@ Status ProfileLoop::step(ProfileRun& report) {
   report.query_bits = ran.query_bits;
   report.layout.asked = layout_name(request_.layout);
   report.num_threads = static_cast<std::uint32_t>(ran.num_threads);
-  report.verified.front().is_met &= ran.layout == layout_name(request_.layout) &&
-                                    ran.num_threads == request_.num_threads &&
-                                    (request_.arith == Arith::kAuto ||
-                                     ran.arith == arith_name(request_.arith));
+  report.verified.front().is_met &=
+      ran.layout == layout_name(request_.layout) && ran.num_threads == request_.num_threads &&
+      (request_.arith == Arith::kAuto || ran.arith == arith_name(request_.arith));
   return {};
 }
 
