@@ -62,16 +62,26 @@ void decode_of_stream(benchmark::State& state, AttentionBench bench, double goal
   state.counters["goal"] = goal;
 }
 
-void prefill_of_peak(benchmark::State& state, AttentionBench bench, double goal) {
-  bench.q_len = bench.kv_len;
+using Measure = Result<BenchReport> (*)(const AttentionBench&);
+
+void of_peak(benchmark::State& state, AttentionBench bench, double goal, Measure measure) {
   for (auto _ : state) {
-    const auto report = measure_prefill(bench);
+    const auto report = measure(bench);
     if (!report.has_value()) return state.SkipWithError(report.error().message.c_str());
     state.counters["reached"] = report->flop_fraction();
     state.counters["GFLOP/s"] = report->gflop_per_s;
     state.SetIterationTime(report->time.median_us * 1e-6);
   }
   state.counters["goal"] = goal;
+}
+
+void prefill_of_peak(benchmark::State& state, AttentionBench bench, double goal) {
+  bench.q_len = bench.kv_len;
+  of_peak(state, bench, goal, measure_prefill);
+}
+
+void decode_of_peak(benchmark::State& state, AttentionBench bench, double goal) {
+  of_peak(state, bench, goal, measure_decode);
 }
 
 // Time of `bench` over time of `other`.
@@ -87,17 +97,6 @@ void decode_ratio(benchmark::State& state, AttentionBench bench, AttentionBench 
     const double drift = two->machine_gb_per_s / one->machine_gb_per_s;
     state.counters["reached"] = one->time.median_us / two->time.median_us / drift;
     state.SetIterationTime(one->time.median_us * 1e-6);
-  }
-  state.counters["goal"] = goal;
-}
-
-void decode_of_peak(benchmark::State& state, AttentionBench bench, double goal) {
-  for (auto _ : state) {
-    const auto report = measure_decode(bench);
-    if (!report.has_value()) return state.SkipWithError(report.error().message.c_str());
-    state.counters["reached"] = report->flop_fraction();
-    state.counters["GFLOP/s"] = report->gflop_per_s;
-    state.SetIterationTime(report->time.median_us * 1e-6);
   }
   state.counters["goal"] = goal;
 }
