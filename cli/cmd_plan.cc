@@ -25,6 +25,7 @@ struct Asked {
   std::optional<std::uint64_t> context, num_sequences, tensor_parallel, block_size, micro_batch;
   bool is_swa_full = false;
   bool is_unified = false;
+  std::string arithmetic = "auto";
   std::string flash_attention;
   bool is_prefix_caching = false;
   std::optional<std::uint64_t> context_parallel, draft_layers, draft_tokens;
@@ -73,6 +74,8 @@ Result<PlanRequest> request_of(const Asked& asked) {
     request.has_flash_attention = asked.flash_attention == "on";
   }
   request.is_prefix_caching = asked.is_prefix_caching;
+  KVARTO_TRY(const Arith arith, parse_arith(asked.arithmetic));
+  request.keeps_squares = arith == Arith::kF16;
   return request;
 }
 
@@ -257,6 +260,9 @@ void declare_engines(OptionSet& options, Asked* asked) {
   options.count("--block-size,--page-size", 1, &asked->block_size, "tokens a block");
   options.count("-ub,--ubatch-size,--max-num-batched-tokens", 1, &asked->micro_batch,
                 "tokens appended at once");
+  options.text(
+      "--arith", "A", &asked->arithmetic,
+      "kvarto: auto, f32, f16 or int8; f16 keeps squares of what is written (default auto)");
   options.flag("--swa-full", &asked->is_swa_full, "keep sliding windows in full");
   options.flag("-kvu,--kv-unified", &asked->is_unified, "one pool for all sequences");
   options.text("-fa,--flash-attn", "on|off", &asked->flash_attention,

@@ -15,6 +15,7 @@ constexpr std::array<EngineTraits, 8> kTraits = {{
     {.name = "kvarto",
      .has_block_size = true,
      .has_micro_batch = true,
+     .has_squares = true,
      .counts_whole_blocks = true},
     {.name = "llama.cpp",
      .has_swa_full = true,
@@ -96,6 +97,7 @@ std::vector<std::string> foreign_option_notes(const PlanRequest& request, std::s
   if (request.is_prefix_caching && !traits.has_prefix_caching) add("prefix caching");
   if (request.block_size != 0 && !traits.has_block_size) add("block size");
   if (request.micro_batch != 0 && !traits.has_micro_batch) add("micro-batch");
+  if (request.keeps_squares && !traits.has_squares) add("arithmetic in f16");
   return notes;
 }
 

@@ -108,7 +108,8 @@ struct TrackPair {
 Status add_squares(Ledger& ledger, const EngineCase& engine_case, const Track& on_rank) {
   for (const TrackStream& part : on_rank.streams) {
     const LayerGroup& group = engine_case.model.groups[part.group];
-    Stream stream = group.streams[part.stream];
+    const Stream& whole = group.streams[part.stream];
+    Stream stream = whole;
     if (stream.shard == Shard::kHead) {
       for (Field& field : stream.fields) {
         field.heads = heads_on_rank(field.heads, engine_case.request.tensor_parallel);
@@ -120,13 +121,22 @@ Status add_squares(Ledger& ledger, const EngineCase& engine_case, const Track& o
                   fmt::format("squares of stream {} overflow 64 bits", stream.name));
     }
     ledger.add(Cause::kMetadata,
-               {.stream = stream.name,
+               {.stream = whole.name,  // the ledger keeps a view of it
                 .architecture = group.architecture,
                 .layers = part.layers,
                 .group = part.group},
                *bytes);
   }
   return {};
+}
+
+bool has_squares(const ModelSpec& model) {
+  for (const LayerGroup& group : model.groups) {
+    for (const Stream& stream : group.streams) {
+      if (squares_bytes(stream) != 0) return true;
+    }
+  }
+  return false;
 }
 
 // Puts one track's pool into the ledger and returns its blocks.
@@ -191,6 +201,9 @@ Result<EnginePlan> plan_kvarto(const EngineCase& engine_case) {
     return fail(ErrorCode::kInvalidArgument, "the blocks of all tracks overflow 64 bits");
   }
   EnginePlan plan;
+  if (request.keeps_squares && !has_squares(engine_case.model)) {
+    plan.notes.emplace_back("no stream of K or V is f16, so that arithmetic in f16 cannot run");
+  }
   KVARTO_CHECK_OK(std::move(ledger).finish(plan));
   set_concurrency(plan, request);
   plan.blocks = blocks.total();
