@@ -3,7 +3,7 @@
 #   make test     installs what it needs, builds, runs every test
 # Everything else is CMake; see CMakePresets.json.
 
-.PHONY: build demo test sanitize bench fuzz lint install clean
+.PHONY: build demo test sanitize bench bench-peers fuzz lint install clean
 
 build:
 	@tools/install_packages.sh build
@@ -26,6 +26,11 @@ bench:
 	@test -f build/bench/build.ninja || cmake --preset bench
 	@cmake --build build/bench
 	@tools/run_benchmarks.sh
+
+# DIR holds llama.cpp and ik_llama.cpp, built (docs/peers.md); ARGS are options of bench/peers/run.py.
+bench-peers: build
+	@tools/install_packages.sh test
+	@python3 bench/peers/run.py $(DIR) $(ARGS)
 
 fuzz:
 	@tools/install_packages.sh build fuzz
