@@ -31,7 +31,8 @@ struct CodeFormat {
 
 // Elements of a head must be whole vectors of the tiles.
 inline constexpr std::uint32_t kCodeColumn = 16;
-inline constexpr std::uint32_t kMaxCodeWidth = 512;  // equals kMaxHeadDim of the kernels
+// Sums of as many products of a code and a query of 16 bits fit into 32.
+inline constexpr std::uint32_t kMaxCodeWidth = 512;
 
 // Nothing for codecs that are not integer codes, and for widths that tiles do not hold.
 [[nodiscard]] constexpr std::optional<CodeFormat> code_format(Codec codec, std::uint32_t width) {

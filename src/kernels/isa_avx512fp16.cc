@@ -10,6 +10,9 @@
 // clang-format off
 #include "kernels/softmax_inl.h"
 #include "kernels/half_inl.h"
+#include "kernels/wide_kernels.h"
+#include "kernels/wide_shared_inl.h"
+#include "kernels/wide_half_inl.h"
 // clang-format on
 
 namespace kvarto::avx512fp16 {
@@ -48,6 +51,7 @@ void fill_table(KernelTable& table) {
   table.softmax = half_softmax;
   table.join_tiles = half_join_tiles;
   table.pack_query_tile = half_pack_query_tile;
+  table.wide = &kWideHalfKernels;
   table.fma_loop = fma_loop;
   table.fma_loop_flop = kHalfLoopFlop;
 }

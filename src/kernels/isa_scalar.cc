@@ -10,6 +10,9 @@
 #include "kernels/convert_inl.h"
 #include "kernels/codes_inl.h"
 #include "kernels/probe_inl.h"
+#include "kernels/wide_kernels.h"
+#include "kernels/wide_shared_inl.h"
+#include "kernels/wide_inl.h"
 #include "kernels/table_inl.h"
 // clang-format on
 

@@ -30,7 +30,7 @@ inline constexpr std::uint32_t kMaxQueryTile = 8;
 // keys and values of one head (32 KiB at dim 128 in 16 bits) stay near the core.
 inline constexpr std::uint32_t kChunkRows = 64;
 inline constexpr std::uint32_t kKeyTileRows = 16;  // equals kTileRows of kvarto/layout.h
-inline constexpr std::uint32_t kMaxHeadDim = 512;
+inline constexpr std::uint32_t kMaxHeadDim = 576;  // keys of a latent cache: 512 and 64
 // Accumulators and padded queries are rounded up to this many floats: one 512-bit vector.
 inline constexpr std::uint32_t kPadFloats = 16;
 
@@ -154,6 +154,8 @@ using JoinTilesFunction = void (*)(const JoinTilesArgs&);
 using ReadStreamFunction = float (*)(const std::byte* from, std::size_t size_bytes);
 using FmaLoopFunction = float (*)(std::size_t rounds);
 
+struct WideKernels;  // kernels/wide_kernels.h
+
 struct KernelTable {
   Isa isa = Isa::kScalar;
   const char* name = nullptr;
@@ -171,6 +173,7 @@ struct KernelTable {
   DecodeFunction decode[kNumCodecs] = {};
   TransposeFunction transpose = nullptr;
   JoinTilesFunction join_tiles = nullptr;  // kernels in half precision alone
+  const WideKernels* wide = nullptr;
   CodeKernels codes;
   ReadStreamFunction read_stream = nullptr;
   FmaLoopFunction fma_loop = nullptr;

@@ -36,6 +36,7 @@ inline KernelTable make_table(Isa isa, const char* name) {
   table.pack_query_tile = pack_query_tile;
   table.pack_query_rows = pack_query_rows;
   table.transpose = transpose_tile;
+  table.wide = &kWideKernels;
   table.codes = make_code_kernels(name);
   table.read_stream = read_stream;
   table.fma_loop = fma_loop;
