@@ -24,7 +24,8 @@ namespace kvarto {
 enum class Arith : std::uint8_t {
   kAuto,  // kInt8 where the cache has such tiles and the machine 8-bit dot products, else kF32
   kF32,
-  // Products and short sums in 16 bits (AVX512-FP16), for K and V in f16 in the hardware layout.
+  // Products and short sums in 16 bits (AVX512-FP16), for K and V in f16 in the hardware layout, or
+  // in rows that at least 16 query heads share.
   // Rounding moves a score by a random error of standard deviation at most
   //   e = u / sqrt(3) x sqrt(sum over d of w[d] x (scale x q[d])^2 x P[d]),
   // u = 2^-11, in natural-log units. P[d] is the peak mean square of key element d (SquaresView),
@@ -80,6 +81,11 @@ struct DecodeCall {
   AttentionOptions options;
   std::span<float> out;
   std::span<float> lse;
+  // The rows that each sequence reads, ascending and below its num_tokens, the same ones for all
+  // heads; empty: all visible ones. Each row is looked up by itself, its successors are prefetched,
+  // no other row is touched. For keys in rows (streams read by top-k), without window, chunk and
+  // ALiBi. A sequence that selects nothing gets what one without tokens gets.
+  std::span<const std::span<const std::uint32_t>> selections;  // [num_sequences]
 };
 
 // Causal attention of the last q_lens[s] tokens of each sequence s, whose rows are in the cache
@@ -99,7 +105,8 @@ struct PrefillCall {
 // What really ran.
 struct AttentionReport {
   // "dense_tiles" or "dense_rows"; "_fill_k", "_fill_v", "_fill_kv" behind it say whose rows were
-  // decoded into f32 first.
+  // decoded into f32 first. "dense_row_tiles": rows that many queries share were brought into tiles
+  // chunk by chunk. "selected_..." where the call named rows.
   std::string_view kernel;
   std::string_view isa;          // "scalar", "avx2", "avx512", "avx512fp16", "avx512vnni"
   std::string_view layout;       // "hardware" or "generic"
@@ -107,8 +114,9 @@ struct AttentionReport {
   std::uint32_t query_bits = 0;  // of integer arithmetic, else 0
   std::uint64_t num_threads = 0;
   std::uint64_t num_work_items = 0;
-  std::uint64_t rows_read = 0;   // rows of K, each with all its heads; the V rows are as many
-  std::uint64_t bytes_read = 0;  // cached bytes of K and V that were read, each reading counted
+  std::uint64_t rows_read = 0;  // rows of K, each with all its heads; the V rows are as many
+  // Cached bytes of K and V that were read, each reading counted; of a row that is both, once.
+  std::uint64_t bytes_read = 0;
 };
 
 struct RunnerOptions {
@@ -142,6 +150,7 @@ class AttentionRunner {
   [[nodiscard]] std::uint32_t num_threads() const;
 
  private:
+  friend class RunnerAccess;  // attention of other kinds, on the same threads
   explicit AttentionRunner(std::unique_ptr<RunnerState> state);
   std::unique_ptr<RunnerState> state_;
 };

@@ -45,12 +45,18 @@ struct SequenceView {
 };
 
 // K and V of one layer for a batch of sequences. `v` may be the same stream as `k` (K = V or a
-// prefix of K), kept in rows: keys in tiles cannot serve as values.
+// prefix of K), kept in rows: keys in tiles cannot serve as values. A row that serves as both is
+// read once.
 struct CacheView {
   StreamView k;
   StreamView v;
   std::uint32_t rows_per_block = 0;
   std::span<const SequenceView> sequences;
+  // Rows of two fields: the elements of K behind those of `k`, of V behind those of `v`, in a codec
+  // of their own (DeepSeek's 656-byte row: 512 elements of fp8_scaled_128, 64 of bf16). Width 0:
+  // none. One head, in rows, with the strides of `k` and `v`.
+  StreamView k_tail = {};
+  StreamView v_tail = {};
 };
 
 }  // namespace kvarto

@@ -194,8 +194,9 @@ class KvCache {
   [[nodiscard]] Status read(SequenceId sequence, StreamId stream, std::uint64_t first_row,
                             std::span<float> out) const;
 
-  // K and V for attention. `v` may be `k`. Errors: kInvalidArgument for a dead sequence, an
-  // unknown stream or streams of different tracks; kUnsupported for rows of several codecs.
+  // K and V for attention. `v` may be `k`: of a stream of several fields K is all of them, V the
+  // first QueryShape::v_dim elements. Errors: kInvalidArgument for a dead sequence, an
+  // unknown stream or streams of different tracks; kUnsupported for rows of more than two codecs.
   [[nodiscard]] Result<LayerView> view(StreamId k, StreamId v,
                                        std::span<const SequenceId> sequences) const;
 

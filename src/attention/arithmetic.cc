@@ -6,6 +6,7 @@
 #include <array>
 
 #include "attention/half_bound.h"
+#include "attention/row_slab.h"
 #include "base/code_format.h"
 #include "kernels/dispatch.h"
 
@@ -55,7 +56,7 @@ bool has_code_tiles(const StreamView& stream) {
 }  // namespace
 
 Result<ChosenArith> choose_arith(const AttentionOptions& options, const CacheView& view,
-                                 const KernelTable& selected) {
+                                 std::uint32_t num_q_heads, const KernelTable& selected) {
   if (options.query_bits != 16 && options.query_bits != 8) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("query_bits: found {}, expected 16 or 8", options.query_bits));
@@ -82,11 +83,13 @@ Result<ChosenArith> choose_arith(const AttentionOptions& options, const CacheVie
   KVARTO_TRY(const KernelTable* kernels, half_kernels(selected));
   KVARTO_CHECK_OK(check_half_stream(view.k, "k"));
   KVARTO_CHECK_OK(check_half_stream(view.v, "v"));
-  if (view.k.layout.order != RowOrder::kHeadTiles) {
+  const bool is_grouped = view.k.heads != 0 && num_q_heads / view.k.heads >= kMinSlabQueries;
+  if (view.k.layout.order != RowOrder::kHeadTiles && !is_grouped) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("arith: f16 needs keys in tiles of {} rows, found rows; expected the "
-                            "hardware layout with blocks of a multiple of {} tokens",
-                            kKeyTileRows, kKeyTileRows));
+                            "hardware layout with blocks of a multiple of {} tokens, or {} query "
+                            "heads for each head of K",
+                            kKeyTileRows, kKeyTileRows, kMinSlabQueries));
   }
   return ChosenArith{Arith::kF16, kernels};
 }

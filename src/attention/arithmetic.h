@@ -17,7 +17,8 @@ struct ChosenArith {
 // The arithmetic that `options` ask for over `view`; `selected` are the kernels of f32. Errors:
 // kUnsupported, saying what is missing.
 [[nodiscard]] Result<ChosenArith> choose_arith(const AttentionOptions& options,
-                                               const CacheView& view, const KernelTable& selected);
+                                               const CacheView& view, std::uint32_t num_q_heads,
+                                               const KernelTable& selected);
 
 // Checks a call whose shape is checked against the bound of its arithmetic. Errors: kUnsupported.
 [[nodiscard]] Status check_arith(Arith arith, const CallShape& call, const PassShape& shape);

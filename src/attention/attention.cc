@@ -17,7 +17,9 @@ namespace {
 constexpr std::uint32_t kMaxThreads = 1024;
 
 // Decode; prefill fills slabs for every format.
-std::string_view kernel_name(const CacheView& view, const PassShape& shape) {
+std::string_view kernel_name(const CacheView& view, const PassShape& shape, bool is_selected) {
+  if (shape.slab.is_used) return is_selected ? "selected_row_tiles" : "dense_row_tiles";
+  if (is_selected) return "selected_rows";
   const bool fills_k = shape.k_fill != nullptr || (shape.k_codes.is_tiled && !shape.is_integer);
   const bool fills_v = shape.v_fill != nullptr || (shape.v_codes.is_tiled && !shape.is_integer);
   if (view.k.layout.order == RowOrder::kHeadTiles) {
@@ -31,9 +33,9 @@ std::string_view kernel_name(const CacheView& view, const PassShape& shape) {
 }
 
 AttentionReport start_report(const CacheView& view, const PassShape& shape, Arith arith,
-                             std::size_t num_threads) {
+                             std::size_t num_threads, bool is_selected = false) {
   AttentionReport report;
-  report.kernel = kernel_name(view, shape);
+  report.kernel = kernel_name(view, shape, is_selected);
   report.isa = shape.is_integer ? shape.kernels->codes.isa : shape.kernels->name;
   report.layout = layout_of(view);
   report.arith = arith_name(arith);
@@ -53,6 +55,24 @@ Result<PassShape> check_all(const CallShape& call, const ChosenArith& chosen) {
     shape.part_elements *= 2;
   }
   return shape;
+}
+
+// What each sequence reads: rows, or entries of its selection.
+Result<std::vector<RowRange>> ranges_of(const DecodeCall& call) {
+  if (!call.selections.empty()) KVARTO_CHECK_OK(check_selections(call));
+  std::vector<RowRange> ranges;
+  for (std::size_t s = 0; s < call.view.sequences.size(); ++s) {
+    const std::uint64_t length = call.view.sequences[s].num_tokens;
+    if (call.selections.empty()) {
+      ranges.push_back(length == 0 ? RowRange{} : visible_rows(length - 1, call.options));
+      KVARTO_CHECK_OK(check_sequence(call.view, s, ranges.back().first));
+    } else {
+      ranges.push_back({0, call.selections[s].size()});
+      KVARTO_CHECK_OK(check_sequence(call.view, s,
+                                     call.selections[s].empty() ? length : call.selections[s][0]));
+    }
+  }
+  return ranges;
 }
 
 // No exception leaves the library: scratch memory that cannot be had is an error.
@@ -112,22 +132,18 @@ Result<AttentionReport> decode_with(RunnerState& state, const DecodeCall& call) 
   shape.out_size = call.out.size();
   shape.lse_size = call.lse.size();
   DecodeWork work;
-  KVARTO_TRY(const ChosenArith chosen, choose_arith(call.options, call.view, *state.kernels));
+  KVARTO_TRY(const ChosenArith chosen,
+             choose_arith(call.options, call.view, call.num_q_heads, *state.kernels));
   KVARTO_TRY(work.shape, check_all(shape, chosen));
-  std::vector<RowRange> visible;
-  for (std::size_t s = 0; s < call.view.sequences.size(); ++s) {
-    const std::uint64_t length = call.view.sequences[s].num_tokens;
-    visible.push_back(length == 0 ? RowRange{} : visible_rows(length - 1, call.options));
-    KVARTO_CHECK_OK(check_sequence(call.view, s, visible.back().first));
-  }
+  KVARTO_TRY(const std::vector<RowRange> visible, ranges_of(call));
   work.call = &call;
   work.kernels = chosen.kernels;
   work.pool = &state.pool;
   work.scratch = state.scratch;
   work.parts = &state.parts;
   work.observer = state.observer;
-  AttentionReport report =
-      start_report(call.view, work.shape, chosen.arith, state.pool.num_threads());
+  AttentionReport report = start_report(call.view, work.shape, chosen.arith,
+                                        state.pool.num_threads(), !call.selections.empty());
   run_decode(work, visible, report);
   return report;
 }
@@ -165,9 +181,11 @@ Result<AttentionReport> prefill_with(RunnerState& state, const PrefillCall& call
   shape.out_size = call.out.size();
   shape.lse_size = call.lse.size();
   PrefillWork work;
-  KVARTO_TRY(const ChosenArith chosen, choose_arith(call.options, call.view, *state.kernels));
-  work.is_direct = chosen.arith == Arith::kF16 || chosen.arith == Arith::kInt8;
+  KVARTO_TRY(const ChosenArith chosen,
+             choose_arith(call.options, call.view, call.num_q_heads, *state.kernels));
   KVARTO_TRY(work.shape, check_all(shape, chosen));
+  work.is_direct =
+      chosen.arith == Arith::kF16 || chosen.arith == Arith::kInt8 || work.shape.slab.is_used;
   for (std::size_t s = 0; s < call.q_lens.size(); ++s) {
     if (call.q_lens[s] == 0) continue;
     const std::uint64_t first = call.view.sequences[s].num_tokens - call.q_lens[s];

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "attention/code_pass.h"
+#include "attention/row_slab.h"
 #include "base/checked.h"
 
 namespace kvarto {
@@ -72,6 +73,48 @@ Status check_stream(const StreamView& stream, std::string_view name) {
                                                          name, stream.width, kMaxHeadDim));
   }
   return {};
+}
+
+// The second field of rows whose first one is `head`.
+Status check_tail(const StreamView& head, const StreamView& tail, std::string_view name,
+                  const KernelTable& kernels) {
+  if (tail.width == 0) return {};
+  const std::string tail_name = fmt::format("{}_tail", name);
+  KVARTO_CHECK_OK(check_stream(tail, tail_name));
+  KVARTO_CHECK_OK(reading_of(tail, tail_name, kernels));
+  if (head.heads != 1 || tail.heads != 1) {
+    return fail(ErrorCode::kUnsupported, fmt::format("{}: found {} and {} heads, expected 1",
+                                                     tail_name, head.heads, tail.heads));
+  }
+  if (std::max(head.layout.order, tail.layout.order) > RowOrder::kHeadRow) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: layout: found tiles, expected rows", tail_name));
+  }
+  if (head.block_stride_bytes != tail.block_stride_bytes ||
+      head.layout.row_stride_bytes != tail.layout.row_stride_bytes) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: found rows {} bytes apart in blocks of {}, expected {} and {} as "
+                            "in {}",
+                            tail_name, tail.layout.row_stride_bytes, tail.block_stride_bytes,
+                            head.layout.row_stride_bytes, head.block_stride_bytes, name));
+  }
+  if (head.width + tail.width > kMaxHeadDim) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: width: found {} behind {}, expected at most {} in all", tail_name,
+                            tail.width, head.width, kMaxHeadDim));
+  }
+  return {};
+}
+
+Status check_tails(const CacheView& view, const KernelTable& kernels) {
+  KVARTO_CHECK_OK(check_tail(view.k, view.k_tail, "k", kernels));
+  KVARTO_CHECK_OK(check_tail(view.v, view.v_tail, "v", kernels));
+  if (view.v_tail.width == 0) return {};
+  if (has_shared_rows(view) && view.v_tail.base == view.k_tail.base &&
+      view.v_tail.width == view.k_tail.width && view.v_tail.codec == view.k_tail.codec) {
+    return {};
+  }
+  return fail(ErrorCode::kUnsupported, "v_tail: found values of two fields, expected the row of k");
 }
 
 Status check_view(const CacheView& view) {
@@ -153,15 +196,17 @@ Result<PassShape> check_call(const CallShape& call, const KernelTable& kernels) 
   const CacheView& view = *call.view;
   const AttentionOptions& options = *call.options;
   KVARTO_CHECK_OK(check_view(view));
+  KVARTO_CHECK_OK(check_tails(view, kernels));
+  const std::uint32_t qk_dim = view.k.width + view.k_tail.width;
+  const std::uint32_t v_dim = view.v.width + view.v_tail.width;
   if (call.num_q_heads == 0 || call.num_q_heads % view.k.heads != 0) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("num_q_heads: found {}, expected a multiple of the {} heads of k",
                             call.num_q_heads, view.k.heads));
   }
   KVARTO_CHECK_OK(check_options(options, call.num_q_heads));
-  KVARTO_CHECK_OK(check_size("q", call.q_size, call.num_queries, call.num_q_heads, view.k.width));
-  KVARTO_CHECK_OK(
-      check_size("out", call.out_size, call.num_queries, call.num_q_heads, view.v.width));
+  KVARTO_CHECK_OK(check_size("q", call.q_size, call.num_queries, call.num_q_heads, qk_dim));
+  KVARTO_CHECK_OK(check_size("out", call.out_size, call.num_queries, call.num_q_heads, v_dim));
   if (call.lse_size != 0) {
     KVARTO_CHECK_OK(check_size("lse", call.lse_size, call.num_queries, call.num_q_heads, 1));
   }
@@ -178,8 +223,8 @@ Result<PassShape> check_call(const CallShape& call, const KernelTable& kernels) 
   shape.k_codes = code_stream_of(view.k, view.rows_per_block);
   shape.v_codes = code_stream_of(view.v, view.rows_per_block);
   shape.is_tiled = view.k.layout.order == RowOrder::kHeadTiles;
-  shape.qk_dim = view.k.width;
-  shape.v_dim = view.v.width;
+  shape.qk_dim = qk_dim;
+  shape.v_dim = v_dim;
   shape.q_stride = round_up_floats(shape.qk_dim);
   shape.acc_stride = round_up_floats(shape.v_dim);
   const float scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(shape.qk_dim)));
@@ -187,6 +232,7 @@ Result<PassShape> check_call(const CallShape& call, const KernelTable& kernels) 
   // Far above every finite score a cap changes nothing, and nearer to the end of f32 it overflows.
   constexpr float kLargestSoftCap = 1e30f;
   shape.soft_cap = std::min(options.soft_cap, kLargestSoftCap) * kLog2E;
+  choose_slab(view, call.num_q_heads / view.k.heads, shape);
   return shape;
 }
 
@@ -213,10 +259,50 @@ Status check_sequence(const CacheView& view, std::size_t index, std::uint64_t fi
   return {};
 }
 
-std::uint64_t row_pair_bytes(const CacheView& view) {
-  return (codec_bytes(view.k.codec, view.k.width).total() +
-          codec_bytes(view.v.codec, view.v.width).total()) *
-         view.k.heads;
+namespace {
+
+Status check_selection(std::span<const std::uint32_t> rows, std::size_t index,
+                       std::uint64_t num_tokens) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] < num_tokens && (i == 0 || rows[i - 1] < rows[i])) continue;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("selections: sequence {}: found row {} in place {}, expected ascending "
+                            "rows below its {} tokens",
+                            index, rows[i], i, num_tokens));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_selections(const DecodeCall& call) {
+  const CacheView& view = call.view;
+  if (call.selections.size() != view.sequences.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("selections: found {}, expected one for each of {} sequences",
+                            call.selections.size(), view.sequences.size()));
+  }
+  if (call.options.window != 0 || call.options.chunk != 0 || !call.options.alibi_slopes.empty()) {
+    return fail(ErrorCode::kUnsupported,
+                "selections: found a window, a chunk or ALiBi beside them, expected none");
+  }
+  if (std::max(view.k.layout.order, view.v.layout.order) > RowOrder::kHeadRow) {
+    return fail(ErrorCode::kUnsupported,
+                "selections: found K or V in tiles, expected rows, as streams read by top-k are");
+  }
+  for (std::size_t s = 0; s < call.selections.size(); ++s) {
+    KVARTO_CHECK_OK(check_selection(call.selections[s], s, view.sequences[s].num_tokens));
+  }
+  return {};
+}
+
+RowPairBytes row_pair_bytes(const CacheView& view) {
+  const auto bytes_of = [](const StreamView& stream) {
+    return stream.width == 0 ? 0 : codec_bytes(stream.codec, stream.width).total() * stream.heads;
+  };
+  const bool is_shared = has_shared_rows(view);
+  return {.k = bytes_of(view.k) + bytes_of(view.k_tail),
+          .v = is_shared ? 0 : bytes_of(view.v) + bytes_of(view.v_tail)};
 }
 
 std::string_view layout_of(const CacheView& view) {

@@ -32,8 +32,16 @@ struct CallShape {
 [[nodiscard]] Status check_sequence(const CacheView& view, std::size_t index,
                                     std::uint64_t first_row);
 
-// Bytes of one row of K and one of V, all heads.
-[[nodiscard]] std::uint64_t row_pair_bytes(const CacheView& view);
+// Checks the selections of a decode against its view and options; the rows that they name are those
+// of check_sequence() from the first one on.
+[[nodiscard]] Status check_selections(const DecodeCall& call);
+
+// Bytes of one row of K and one of V, all heads; those of V are 0 where they lie in the row of K.
+struct RowPairBytes {
+  std::uint64_t k = 0;
+  std::uint64_t v = 0;
+};
+[[nodiscard]] RowPairBytes row_pair_bytes(const CacheView& view);
 
 // "hardware" for head-major layouts, "generic" for rows.
 [[nodiscard]] std::string_view layout_of(const CacheView& view);

@@ -31,12 +31,15 @@ class Decoder {
       : work_(work),
         view_(work.call->view),
         group_size_(work.call->num_q_heads / view_.k.heads),
-        segments_(plan_reads(view_.sequences, view_.rows_per_block, visible)),
+        selections_(work.call->selections),
+        segments_(selections_.empty() ? plan_reads(view_.sequences, view_.rows_per_block, visible)
+                                      : segments_apart(visible)),
         split_(plan_split(segments_, group_size_, work.pool->num_threads())) {
     for (const Segment& segment : segments_) {
       SegmentQueries queries;
       queries.num_queries = static_cast<std::uint32_t>(segment.members.size()) * group_size_;
-      queries.tiles = tile_queries(queries.num_queries);
+      queries.tiles = work_.shape.slab.is_used ? whole_query_tiles(queries.num_queries)
+                                               : tile_queries(queries.num_queries);
       queries.num_padded = queries.tiles.back().first + queries.tiles.back().size;
       queries_.push_back(std::move(queries));
     }
@@ -68,19 +71,54 @@ class Decoder {
   void count(AttentionReport& report) const {
     report.num_work_items = split_.items.size();
     for (const WorkItem& item : split_.items) report.rows_read += item.rows.num_rows();
-    report.bytes_read = report.rows_read * row_pair_bytes(view_);
+    const RowPairBytes bytes = row_pair_bytes(view_);
+    report.bytes_read = report.rows_read * (bytes.k + bytes.v);
   }
 
   [[nodiscard]] std::vector<ReadRun> runs() const {
     std::vector<ReadRun> runs;
     for (const WorkItem& item : split_.items) {
-      runs.push_back(
-          {segments_[item.segment].members.front(), item.rows.first, item.rows.num_rows()});
+      const std::uint32_t sequence = segments_[item.segment].members.front();
+      if (selections_.empty()) {
+        runs.push_back({sequence, item.rows.first, item.rows.num_rows()});
+      } else {
+        add_selected_runs(sequence, item.rows, runs);
+      }
     }
     return runs;
   }
 
  private:
+  static std::vector<Segment> segments_apart(std::span<const RowRange> ranges) {
+    std::vector<Segment> segments;
+    for (std::uint32_t s = 0; s < ranges.size(); ++s) {
+      if (ranges[s].num_rows() != 0) segments.push_back({ranges[s], {s}});
+    }
+    return segments;
+  }
+
+  // Neighbours of a selection are one run.
+  void add_selected_runs(std::uint32_t sequence, RowRange places,
+                         std::vector<ReadRun>& runs) const {
+    const std::span<const std::uint32_t> rows =
+        selections_[sequence].subspan(places.first, places.num_rows());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (i > 0 && rows[i] == rows[i - 1] + 1) {
+        ++runs.back().num_rows;
+      } else {
+        runs.push_back({sequence, rows[i], 1});
+      }
+    }
+  }
+
+  // Fills a chunk with rows of `rest` and takes them from it.
+  void next_chunk(std::uint32_t sequence, RowRange& rest, RowChunk& chunk) const {
+    rest.first =
+        selections_.empty()
+            ? fill_chunk(chunk_places(view_, work_.shape), view_.sequences[sequence], rest, chunk)
+            : fill_chunk(view_, view_.sequences[sequence], selections_[sequence], rest, chunk);
+  }
+
   // Which items cover each sequence; items whose sequences have no other are
   // finished by the thread that runs them, the others leave their states in
   // `parts`.
@@ -184,15 +222,14 @@ class Decoder {
   void read_rows(const WorkItem& item, float* states, ThreadScratch& scratch) const {
     const Segment& segment = segments_[item.segment];
     const SegmentQueries& queries = queries_[item.segment];
-    const SequenceView& sequence = view_.sequences[segment.members.front()];
-    const ChunkPlaces places = chunk_places(view_, work_.shape);
+    const std::uint32_t sequence = segment.members.front();
     RowRange rest = item.rows;
     RowChunk* chunk = &scratch.chunks[0];
     RowChunk* next = &scratch.chunks[1];
-    rest.first = fill_chunk(places, sequence, rest, *chunk);
+    next_chunk(sequence, rest, *chunk);
     for (bool has_more = true; has_more; std::swap(chunk, next)) {
       has_more = rest.num_rows() != 0;
-      if (has_more) rest.first = fill_chunk(places, sequence, rest, *next);
+      if (has_more) next_chunk(sequence, rest, *next);
       set_distances(segment, *chunk, scratch);
       for (std::uint32_t head = 0; head < view_.k.heads; ++head) {
         const bool is_last = head + 1 == view_.k.heads;
@@ -260,7 +297,7 @@ class Decoder {
       if (!call.options.sink_logits.empty()) sink = call.options.sink_logits[q_head];
       const std::size_t row = std::size_t{sequence} * call.num_q_heads + q_head;
       const float lse = merge_results(*work_.kernels, results, sink,
-                                      call.out.subspan(row * view_.v.width, view_.v.width));
+                                      call.out.subspan(row * work_.shape.v_dim, work_.shape.v_dim));
       if (!call.lse.empty()) call.lse[row] = lse;
     }
   }
@@ -268,6 +305,8 @@ class Decoder {
   const DecodeWork& work_;
   const CacheView& view_;
   std::uint32_t group_size_;
+  // Where there are any, the rows of segments and items are places in these lists.
+  std::span<const std::span<const std::uint32_t>> selections_;
   std::vector<Segment> segments_;
   SplitPlan split_;
   std::vector<SegmentQueries> queries_;      // by segment

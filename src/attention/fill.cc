@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attention/code_pass.h"
+#include "attention/row_slab.h"
 #include "kvarto/codec.h"
 
 namespace kvarto {
@@ -43,7 +44,8 @@ void fill_rows(const Fill& fill, std::uint32_t first, std::uint32_t count, float
 }  // namespace
 
 std::size_t slab_floats(const PassShape& shape) {
-  return std::size_t{kChunkRows} * std::max(shape.q_stride, shape.acc_stride);
+  return std::max(row_slab_floats(shape),
+                  std::size_t{kChunkRows} * std::max(shape.q_stride, shape.acc_stride));
 }
 
 namespace {

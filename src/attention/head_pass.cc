@@ -5,6 +5,7 @@
 
 #include "attention/code_pass.h"
 #include "attention/fill.h"
+#include "attention/row_slab.h"
 
 namespace kvarto {
 
@@ -18,6 +19,14 @@ std::vector<QueryTile> tile_queries(std::uint32_t num_queries) {
     }
     tiles.push_back(tile);
     first += tile.size;
+  }
+  return tiles;
+}
+
+std::vector<QueryTile> whole_query_tiles(std::uint32_t num_queries) {
+  std::vector<QueryTile> tiles;
+  for (std::uint32_t first = 0; first < num_queries; first += kMaxQueryTile) {
+    tiles.push_back({first, kMaxQueryTile, kNumQueryTiles - 1});
   }
   return tiles;
 }
@@ -54,6 +63,7 @@ void clear(const PassShape& shape, std::uint32_t num_padded, const HeadState& st
 
 void pack_queries(const PassShape& shape, std::span<const QueryTile> tiles,
                   std::span<const float* const> rows, float* out) {
+  if (shape.slab.is_used) return pack_row_queries(shape, rows, out);
   for (const QueryTile& tile : tiles) {
     if (shape.is_integer && shape.k_codes.is_tiled) {
       pack_query_codes(shape, tile, rows, out + std::size_t{tile.first} * shape.q_stride);
@@ -163,6 +173,9 @@ std::size_t joined_key_bytes(const PassShape& shape, std::size_t num_tiles) {
 
 void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args,
               const HeadState& state) {
+  if (shape.slab.is_used) {
+    return run_row_pass(shape, tiles.back().first + tiles.back().size, args, state);
+  }
   score_all(shape, tiles, args);
   SoftmaxArgs softmax;
   softmax.scores = args.scores;

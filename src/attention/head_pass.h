@@ -22,6 +22,8 @@ struct QueryTile {
   std::uint32_t kernel = 0;  // 0..3 for sizes 1, 2, 4, 8
 };
 [[nodiscard]] std::vector<QueryTile> tile_queries(std::uint32_t num_queries);
+// Tiles of 8 alone.
+[[nodiscard]] std::vector<QueryTile> whole_query_tiles(std::uint32_t num_queries);
 
 // A stream in tiles of integer codes.
 struct CodeStream {
@@ -30,6 +32,21 @@ struct CodeStream {
   std::uint64_t scales_begin = 0;      // bytes from the slice of a block to its scales
   std::uint64_t head_scale_bytes = 0;  // of all rows of a block
   std::uint64_t tile_scale_bytes = 0;
+};
+
+// Rows that are K and V, brought into tiles and rows of f32 or f16 (row_slab.h).
+struct RowSlab {
+  bool is_used = false;
+  bool is_direct = false;  // fills read the cache; else rows are decoded first
+  bool has_values_in_place = false;
+  Element element{};  // of the cache, where fills read it
+  DecodeFunction decode = nullptr;
+  DecodeFunction decode_tail = nullptr;
+  std::uint32_t width = 0;       // elements of the first field
+  std::uint32_t tail_width = 0;  // and of the second
+  std::uint64_t row_bytes = 0;
+  std::uint64_t tail_bytes = 0;
+  std::int64_t tail_offset_bytes = 0;  // from a row to its second field
 };
 
 // Bytes of a probability times the scale of its row, in integer arithmetic. One byte would leave
@@ -48,6 +65,7 @@ struct PassShape {
   std::uint64_t v_row_bytes = 0;
   CodeStream k_codes;
   CodeStream v_codes;
+  RowSlab slab;
   bool is_integer = false;        // codes are multiplied as they are, else filled into f32
   std::uint32_t query_parts = 2;  // bytes of a query element in integer arithmetic
   bool is_tiled = false;          // keys in transposed tiles

@@ -67,7 +67,8 @@ class Prefiller {
     });
     report.num_work_items = items_.size();
     report.rows_read = head_rows.load() / view_.k.heads;
-    report.bytes_read = report.rows_read * row_pair_bytes(view_);
+    const RowPairBytes bytes = row_pair_bytes(view_);
+    report.bytes_read = report.rows_read * (bytes.k + bytes.v);
   }
 
  private:
@@ -112,7 +113,8 @@ class Prefiller {
     const std::uint64_t first_position =
         sequence.num_tokens - work_.call->q_lens[item.sequence] + item.first_query;
     const std::uint32_t num_queries = item.num_positions * group_size_;
-    const std::vector<QueryTile> tiles = tile_queries(num_queries);
+    const std::vector<QueryTile> tiles =
+        slab_shape_.slab.is_used ? whole_query_tiles(num_queries) : tile_queries(num_queries);
     const std::uint32_t num_padded = tiles.back().first + tiles.back().size;
     const HeadState state =
         head_state_at(slab_shape_, num_padded,
@@ -291,7 +293,7 @@ class Prefiller {
       }
       const std::size_t row = row_of(item, i);
       const float lse = merge_results(*work_.shape.kernels, {&part, 1}, sink,
-                                      call.out.subspan(row * view_.v.width, view_.v.width));
+                                      call.out.subspan(row * work_.shape.v_dim, work_.shape.v_dim));
       if (!call.lse.empty()) call.lse[row] = lse;
     }
   }

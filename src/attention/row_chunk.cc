@@ -79,4 +79,26 @@ std::uint64_t fill_chunk(const ChunkPlaces& places, const SequenceView& sequence
   return end;
 }
 
+std::uint64_t fill_chunk(const CacheView& view, const SequenceView& sequence,
+                         std::span<const std::uint32_t> positions, RowRange rows, RowChunk& chunk) {
+  const std::uint64_t end = std::min(rows.end, (rows.first / kChunkRows + 1) * kChunkRows);
+  const auto count = static_cast<std::uint32_t>(end - rows.first);
+  chunk.first_position = rows.first;
+  chunk.first_row = 0;
+  chunk.end_row = count;
+  chunk.num_keys = count;
+  const Locator locator(view, sequence);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint64_t position = positions[rows.first + i];
+    const std::uint64_t block = locator.block_of(position);
+    const std::uint64_t row = position % view.rows_per_block;
+    chunk.k[i] = block * view.k.block_stride_bytes + row * view.k.layout.row_stride_bytes;
+    chunk.v[i] = block * view.v.block_stride_bytes + row * view.v.layout.row_stride_bytes;
+  }
+  // Prefetches run over all entries.
+  std::fill(chunk.k.begin() + count, chunk.k.end(), chunk.k[count - 1]);
+  std::fill(chunk.v.begin() + count, chunk.v.end(), chunk.v[count - 1]);
+  return end;
+}
+
 }  // namespace kvarto

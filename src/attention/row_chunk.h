@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "attention/read_plan.h"
 #include "kernels/kernels.h"
@@ -42,5 +43,10 @@ struct ChunkPlaces {
 // row. Requires: rows is not empty and resident in `sequence`.
 std::uint64_t fill_chunk(const ChunkPlaces& places, const SequenceView& sequence, RowRange rows,
                          RowChunk& chunk);
+
+// The same for rows picked one by one: positions[rows.first] and those after it. Requires: K and V
+// in rows; all positions resident.
+std::uint64_t fill_chunk(const CacheView& view, const SequenceView& sequence,
+                         std::span<const std::uint32_t> positions, RowRange rows, RowChunk& chunk);
 
 }  // namespace kvarto

@@ -45,6 +45,12 @@ struct RunnerState {
   Observer* observer = nullptr;
 };
 
+// The threads and kernels of a runner, for other calls of this library.
+class RunnerAccess {
+ public:
+  [[nodiscard]] static RunnerState& state(AttentionRunner& runner) { return *runner.state_; }
+};
+
 // AttentionRunner's calls, with the kernels of `state`; tests run every
 // instruction set this way.
 [[nodiscard]] Result<AttentionReport> decode_with(RunnerState& state, const DecodeCall& call);

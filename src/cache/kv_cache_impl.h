@@ -152,6 +152,8 @@ struct KvCache::Impl {
   };
   [[nodiscard]] Result<RowPlace> place_of(const SliceArray& slice, std::uint32_t slot,
                                           std::uint64_t row) const;
+  // K and V of a stream whose rows are both; without sequences.
+  [[nodiscard]] Result<CacheView> row_view(StreamId stream) const;
 };
 
 // Rows of the first `tokens` tokens, dead ones counted, those that a policy removed not. Constant

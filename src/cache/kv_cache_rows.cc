@@ -187,13 +187,76 @@ Result<bool> KvCache::is_writable(SequenceId sequence, StreamId stream, std::uin
 
 Result<StreamView> KvCache::field_view(StreamId stream, std::uint32_t field) const {
   KVARTO_TRY(const SliceArray* slice, impl_->slice_of(stream));
-  if (field >= slice->shape.fields.size()) {
+  const Stream& whole = impl_->model.groups[slice->group].streams[slice->stream];
+  if (field >= whole.fields.size()) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("stream {}: field {}, expected one below {}",
-                            impl_->model.groups[slice->group].streams[slice->stream].name, field,
-                            slice->shape.fields.size()));
+                fmt::format("stream {}: field {}, expected one below {}", whole.name, field,
+                            whole.fields.size()));
   }
-  return view_of(impl_->stores[slice->track], *slice, slice->shape.fields[field]);
+  const TrackStore& store = impl_->stores[slice->track];
+  if (slice->shape.fields.size() == whole.fields.size()) {
+    return view_of(store, *slice, slice->shape.fields[field]);
+  }
+  // Fields that are read as one: elements without scales, one head each.
+  StreamView view = view_of(store, *slice, slice->shape.fields[0]);
+  for (std::uint32_t before = 0; before < field; ++before) {
+    view.base += std::uint64_t{whole.fields[before].width} * slice->shape.fields[0].unit_bytes;
+  }
+  view.width = whole.fields[field].width;
+  return view;
+}
+
+namespace {
+
+// K or V of one row: its first elements, in at most two codecs.
+struct RowPart {
+  StreamView head;
+  StreamView tail;
+};
+
+// The first `width` elements of each head, which must end where a field does unless all fields are
+// read as one.
+std::optional<RowPart> first_elements(const TrackStore& store, const SliceArray& slice,
+                                      std::uint32_t width) {
+  const std::vector<FieldShape>& fields = slice.shape.fields;
+  RowPart part{.head = view_of(store, slice, fields[0]), .tail = {}};
+  if (fields.size() == 1) {
+    const bool can_be_cut = fields[0].heads == 1 && is_plain(fields[0].codec) &&
+                            fields[0].layout.order != RowOrder::kHeadTiles;
+    if (width < part.head.width && !can_be_cut) return std::nullopt;
+    part.head.width = std::min(width, part.head.width);
+    return part;
+  }
+  if (fields.size() != 2 || fields[0].heads != 1 || fields[1].heads != 1) return std::nullopt;
+  if (fields[0].scale_bytes != 0 || fields[1].scale_bytes != 0) return std::nullopt;
+  if (width == fields[0].width) return part;
+  if (width != fields[0].width + fields[1].width) return std::nullopt;
+  part.tail = view_of(store, slice, fields[1]);
+  return part;
+}
+
+}  // namespace
+
+Result<CacheView> KvCache::Impl::row_view(StreamId stream) const {
+  KVARTO_TRY(const SliceArray* slice, slice_of(stream));
+  const LayerGroup& group = model.groups[slice->group];
+  const auto elements = static_cast<std::uint32_t>(slice->shape.row_elements());
+  const std::uint32_t width = elements / slice->shape.fields[0].heads;
+  const bool has_own_width = group.query.v_dim != 0 && group.query.v_dim < width;
+  const TrackStore& store = stores[slice->track];
+  const auto k = first_elements(store, *slice, width);
+  const auto v = first_elements(store, *slice, has_own_width ? group.query.v_dim : width);
+  if (!k.has_value() || !v.has_value()) {
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("stream {}: rows whose fields do not serve as K and, their first {} "
+                    "elements, as V",
+                    group.streams[slice->stream].name, has_own_width ? group.query.v_dim : width));
+  }
+  CacheView view{.k = k->head, .v = v->head, .k_tail = k->tail, .v_tail = v->tail};
+  view.k.squares = squares[static_cast<std::uint32_t>(stream)].view();
+  view.v.squares = view.k.squares;
+  return view;
 }
 
 Result<StreamView> KvCache::stream_view(StreamId stream) const {
@@ -233,8 +296,13 @@ Result<LayerView> KvCache::view(StreamId k, StreamId v,
   }
   const std::uint64_t rows_per_block = impl.stores[k_slice->track].track.rows_per_block;
   CacheView cache;
-  KVARTO_TRY(cache.k, stream_view(k));
-  KVARTO_TRY(cache.v, stream_view(v));
+  const Stream& k_stream = impl.model.groups[k_slice->group].streams[k_slice->stream];
+  if (k == v && k_stream.fields.size() > 1) {
+    KVARTO_TRY(cache, impl.row_view(k));
+  } else {
+    KVARTO_TRY(cache.k, stream_view(k));
+    KVARTO_TRY(cache.v, stream_view(v));
+  }
   cache.rows_per_block = static_cast<std::uint32_t>(rows_per_block);
   std::vector<SequenceView> views;
   views.reserve(sequences.size());

@@ -30,7 +30,8 @@ inline constexpr std::uint32_t kMaxQueryTile = 8;
 // keys and values of one head (32 KiB at dim 128 in 16 bits) stay near the core.
 inline constexpr std::uint32_t kChunkRows = 64;
 inline constexpr std::uint32_t kKeyTileRows = 16;  // equals kTileRows of kvarto/layout.h
-inline constexpr std::uint32_t kMaxHeadDim = 576;  // keys of a latent cache: 512 and 64
+// Of a row of K or V of one head, fields together: DeepSeek's latent rows have 576 elements.
+inline constexpr std::uint32_t kMaxHeadDim = 1024;
 // Accumulators and padded queries are rounded up to this many floats: one 512-bit vector.
 inline constexpr std::uint32_t kPadFloats = 16;
 

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "attention/call_check.h"
 #include "kvarto/profile.h"
 
 namespace kvarto {
@@ -36,10 +37,6 @@ void add_life(const BlockLife& block, std::uint64_t now, TrackSums& sums) {
   if (!block.is_read) ++sums.life.never_read;
 }
 
-std::uint64_t head_bytes(const StreamView& stream) {
-  return codec_bytes(stream.codec, stream.width).total() * stream.heads;
-}
-
 }  // namespace
 
 struct CacheRecorder::State {
@@ -60,7 +57,7 @@ CacheRecorder::CacheRecorder(const KvCache& cache) : state_(std::make_unique<Sta
       for (const std::uint32_t layer : group.layers) {
         const auto id = cache.find_stream(layer, group.streams[stream.stream].name);
         if (!id.has_value()) continue;
-        if (const auto view = cache.stream_view(*id)) state_->track_of[view->base] = t;
+        if (const auto view = cache.field_view(*id, 0)) state_->track_of[view->base] = t;
       }
     }
   }
@@ -106,10 +103,11 @@ void CacheRecorder::decoded(const CacheView& view, const DecodeEvent& event) {
   state.counts.pass_s += event.pass_s;
   state.counts.merge_s += event.merge_s;
   const auto track = state.track_of.find(view.k.base);
+  const RowPairBytes bytes = row_pair_bytes(view);
   for (const ReadRun& run : event.runs) {
     state.counts.rows_read += run.num_rows;
-    state.counts.k_bytes += run.num_rows * head_bytes(view.k);
-    state.counts.v_bytes += run.num_rows * head_bytes(view.v);
+    state.counts.k_bytes += run.num_rows * bytes.k;
+    state.counts.v_bytes += run.num_rows * bytes.v;
     if (track == state.track_of.end() || run.num_rows == 0) continue;
     TrackSums& sums = state.tracks[track->second];
     const SequenceView& sequence = view.sequences[run.sequence];

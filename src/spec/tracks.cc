@@ -47,12 +47,16 @@ std::uint32_t heads_on_rank(std::uint32_t heads, std::uint32_t tensor_parallel) 
 
 std::uint64_t squares_bytes(const Stream& stream) {
   const Lifetime::Kind kind = stream.lifetime.kind;
-  if (stream.fields.size() != 1 || stream.fields.front().codec != Codec::kF16 ||
-      kind == Lifetime::Kind::kConstant || kind == Lifetime::Kind::kStep) {
-    return 0;
+  if (kind == Lifetime::Kind::kConstant || kind == Lifetime::Kind::kStep) return 0;
+  // Rows of several fields are followed where they are read as one.
+  const bool is_one_field = stream.fields.size() == 1;
+  if (!is_one_field && (stream.row_pad_bytes != 0 || stream.block_align_bytes != 1)) return 0;
+  std::uint64_t elements = 0;
+  for (const Field& field : stream.fields) {
+    if (field.codec != Codec::kF16 || (!is_one_field && field.heads != 1)) return 0;
+    elements += std::uint64_t{field.heads} * field.width;
   }
-  const Field& field = stream.fields.front();
-  return std::uint64_t{field.heads} * field.width * 2 * sizeof(float);
+  return elements * 2 * sizeof(float);
 }
 
 Result<std::uint64_t> pool_bytes(const Track& track, std::uint64_t num_blocks) {
