@@ -41,7 +41,7 @@ class Checkpoint {
   [[nodiscard]] static Result<Checkpoint> open(std::string_view path);
 
   [[nodiscard]] const ModelSpec& model() const;
-  // The forward pass that runs: "llama", "mistral", "qwen2", "qwen3", "gemma3".
+  // The forward pass that runs: "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3".
   [[nodiscard]] std::string_view family() const;
   [[nodiscard]] std::uint32_t vocab_size() const;
   // Bytes of the tensors that the forward pass uses, as stored.

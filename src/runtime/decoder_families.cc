@@ -11,8 +11,8 @@
 namespace kvarto {
 namespace {
 
-constexpr std::array kFamilies = {&kGemma3Family, &kLlamaFamily, &kMistralFamily, &kQwen2Family,
-                                  &kQwen3Family};
+constexpr std::array kFamilies = {&kGemma2Family,  &kGemma3Family, &kLlamaFamily,
+                                  &kMistralFamily, &kQwen2Family,  &kQwen3Family};
 
 }  // namespace
 

@@ -58,8 +58,7 @@ class DecoderReader {
     KVARTO_CHECK_OK(read_head());
     KVARTO_CHECK_OK(tensors_.check_all_used());
     decoder_.weight_bytes = tensors_.bytes_used();
-    decoder_.attention_scale =
-        static_cast<float>(1 / std::sqrt(static_cast<double>(decoder_.layers.front().head_dim)));
+    KVARTO_CHECK_OK(read_attention_scale());
     if (family_.finish != nullptr) KVARTO_CHECK_OK(family_.finish(source_, decoder_));
     return std::move(decoder_);
   }
@@ -104,16 +103,36 @@ class DecoderReader {
     decoder_.norm_eps = static_cast<float>(value);
     KVARTO_CHECK_OK(read_need("attention_bias", bias_));
     KVARTO_CHECK_OK(read_need("mlp_bias", ffn_bias_));
-    if (!family_.has_soft_caps) return {};
-    KVARTO_CHECK_OK(read_soft_cap("attn_logit_softcapping", decoder_.attention_soft_cap));
-    return read_soft_cap("final_logit_softcapping", decoder_.final_soft_cap);
+    if (family_.has_attention_cap) {
+      KVARTO_CHECK_OK(read_soft_cap("attn_logit_softcapping", family_.attention_cap,
+                                    decoder_.attention_soft_cap));
+    }
+    if (!family_.has_final_cap) return {};
+    return read_soft_cap("final_logit_softcapping", family_.final_cap, decoder_.final_soft_cap);
   }
 
-  Status read_soft_cap(std::string_view key, float& cap) const {
+  // An explicit null means none.
+  Status read_soft_cap(std::string_view key, double otherwise, float& cap) const {
     KVARTO_TRY(const auto stated, keys_.real(key));
-    cap = static_cast<float>(stated.value_or(0));
+    cap = static_cast<float>(stated.value_or(keys_.is_null(key) ? 0 : otherwise));
     if (cap >= 0 && std::isfinite(cap)) return {};
     return keys_.bad(key, fmt::format("{}", cap), "a number above 0");
+  }
+
+  Status read_attention_scale() {
+    const DecoderLayer& first = decoder_.layers.front();
+    double scalar = first.head_dim;
+    if (!is_gguf_ && family_.query_scalar > 0) {
+      constexpr std::string_view kKey = "query_pre_attn_scalar";
+      KVARTO_TRY(const auto stated, keys_.real(kKey));
+      scalar = stated.value_or(family_.query_scalar);
+      if (!(scalar > 0)) return keys_.bad(kKey, fmt::format("{}", scalar), "a number above 0");
+    }
+    if (is_gguf_ && decoder_.layers.size() == family_.layers_of_hidden_scalar) {
+      scalar = static_cast<double>(decoder_.hidden_size) / first.q_heads;
+    }
+    decoder_.attention_scale = static_cast<float>(1 / std::sqrt(scalar));
+    return {};
   }
 
   Status read_embedding() {

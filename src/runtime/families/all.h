@@ -6,6 +6,7 @@
 
 namespace kvarto {
 
+extern const Family kGemma2Family;
 extern const Family kGemma3Family;
 extern const Family kLlamaFamily;
 extern const Family kMistralFamily;
