@@ -58,7 +58,7 @@ class ForwardKernelsOf : public testing::TestWithParam<Isa> {
 };
 INSTANTIATE_TEST_SUITE_P(EveryIsa, ForwardKernelsOf,
                          testing::ValuesIn(supported_isas().begin(), supported_isas().end()),
-                         [](const auto& info) { return std::string(isa_name(info.param)); });
+                         [](const auto& param) { return std::string(isa_name(param.param)); });
 
 TEST_P(ForwardKernelsOf, WidenBlocksToTheNumbersOfTheirFormat) {
   const auto all = golden_blocks();
