@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <csignal>
-#include <ctime>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -15,28 +12,10 @@
 #include "numbers.h"
 #include "profile_report.h"
 #include "progress.h"
+#include "stop_signal.h"
 
 namespace kvarto::cli {
 namespace {
-
-std::atomic<bool> g_is_stopping{false};
-
-std::atomic<std::int64_t> g_first_stop_ms{0};
-
-// The first asks for an early end, which reports what there is; a second ends the program. Programs
-// that start others, as `timeout` does, pass one signal on twice at once: that is one.
-void stop(int signal) {
-  constexpr std::int64_t kOneSignalMs = 100;
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  const std::int64_t now_ms = std::int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1'000'000 + 1;
-  if (!g_is_stopping.exchange(true)) {
-    g_first_stop_ms = now_ms;
-  } else if (now_ms - g_first_stop_ms > kOneSignalMs) {
-    std::signal(signal, SIG_DFL);
-    std::raise(signal);
-  }
-}
 
 struct Asked {
   ModelOptions model;
@@ -187,7 +166,7 @@ Result<ProfileRequest> request_of(const Asked& asked, const ModelSpec& model) {
   }
   request.query_bits = static_cast<std::uint32_t>(query_bits);
   request.has_all_layers = asked.has_all_layers;
-  request.is_stopping = &g_is_stopping;
+  request.is_stopping = &StopSignal::is_stopping();
   for (const Layout layout : {Layout::kGeneric, Layout::kHardware}) {
     if (layout_name(layout) != asked.layout) continue;
     request.layout = layout;
@@ -225,7 +204,7 @@ Status run_all(const Asked& asked, const std::vector<Candidate>& candidates,
   };
   for (const Candidate& candidate : candidates) {
     for (const CacheTypes& types : types_of(asked.model)) {
-      if (g_is_stopping) {
+      if (StopSignal::is_stopping()) {
         report->is_partial = true;
         report->notes.push_back(
             fmt::format("{} {}: stopped before it ran", candidate.name, types.key));
@@ -236,7 +215,7 @@ Status run_all(const Asked& asked, const std::vector<Candidate>& candidates,
       KVARTO_CHECK_OK(run_one(candidate, request, report));
     }
   }
-  report->is_partial |= g_is_stopping.load();
+  report->is_partial |= StopSignal::is_stopping().load();
   return {};
 }
 
@@ -262,9 +241,10 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
     KVARTO_CHECK_OK(check_runnable(candidates, types_of(asked.model)));
   }
   KVARTO_CHECK_OK(check_trace(asked.trace));
-  std::signal(SIGINT, stop);
-  const Status ran = run_all(asked, candidates, request, &report);
-  std::signal(SIGINT, SIG_DFL);
+  const Status ran = [&] {
+    const StopSignal signal;
+    return run_all(asked, candidates, request, &report);
+  }();
   if (!ran.has_value()) {
     if (report.runs.empty()) return tl::unexpected<Error>(ran.error());
     report.is_partial = true;

@@ -39,5 +39,7 @@ extern const Command kPlanCommand;
 extern const Command kModelsCommand;
 extern const Command kProfileCommand;
 extern const Command kBenchCommand;
+extern const Command kRunCommand;
+extern const Command kEvalCommand;
 
 }  // namespace kvarto::cli

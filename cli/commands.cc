@@ -4,7 +4,8 @@ namespace kvarto::cli {
 
 std::span<const Command* const> commands() {
   static constexpr const Command* kAll[] = {
-      &kInspectCommand, &kPlanCommand, &kModelsCommand, &kProfileCommand, &kBenchCommand,
+      &kInspectCommand, &kPlanCommand, &kModelsCommand, &kProfileCommand,
+      &kBenchCommand,   &kRunCommand,  &kEvalCommand,
   };
   return kAll;
 }

@@ -125,20 +125,12 @@ Status check_index_type(const ModelOptions& asked, const ModelSpec& model,
                           model.name));
 }
 
-// What could not be read is bad input, whatever the reason: a file or folder that is there or was
-// meant, or a file for which the memory does not suffice.
 Result<ModelSpec> open_input(const std::string& name) {
-  const auto as_input = [&](Error error) -> Result<ModelSpec> {
-    std::error_code problem;
-    const bool is_file = is_path(name) || std::filesystem::exists(name, problem);
-    if (error.code == ErrorCode::kOutOfMemory || (error.code == ErrorCode::kNotFound && is_file)) {
-      error.code = ErrorCode::kIo;
-    }
-    return tl::unexpected<Error>(std::move(error));
-  };
   try {
     Result<ModelSpec> model = open_model(name);
-    if (!model.has_value()) return as_input(std::move(model).error());
+    if (!model.has_value()) {
+      return tl::unexpected<Error>(as_input_error(name, std::move(model).error()));
+    }
     return model;
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kIo, fmt::format("{}: not enough memory to read it", name));
@@ -154,6 +146,16 @@ Result<ModelSpec> open_or_make(const ModelOptions& asked) {
 }
 
 }  // namespace
+
+Error as_input_error(const std::string& model, Error error) {
+  std::error_code problem;
+  const bool is_file = is_path(model) || std::filesystem::exists(model, problem);
+  // Memory that does not suffice to read a file is no fault of what was asked.
+  if (error.code == ErrorCode::kOutOfMemory || (error.code == ErrorCode::kNotFound && is_file)) {
+    error.code = ErrorCode::kIo;
+  }
+  return error;
+}
 
 void declare_model(OptionSet& options, ModelOptions* asked) {
   options.positional(

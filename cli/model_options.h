@@ -43,4 +43,8 @@ void declare_model(OptionSet& options, ModelOptions* asked);
 [[nodiscard]] Result<ModelSpec> open_asked(const ModelOptions& asked,
                                            const std::vector<std::string>& what_if = {});
 
+// An error about MODEL as the tool reports it: what could not be read is bad input, whatever the
+// reason, if a file or folder is there or was meant.
+[[nodiscard]] Error as_input_error(const std::string& model, Error error);
+
 }  // namespace kvarto::cli

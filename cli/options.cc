@@ -134,6 +134,12 @@ void OptionSet::text(const std::string& names, const std::string& value, std::st
   parser_->app.add_option(parser_->learn(names, value, meaning), *target);
 }
 
+void OptionSet::text(const std::string& names, const std::string& value,
+                     std::optional<std::string>* target, const std::string& meaning) {
+  parser_->app.add_option_function<std::string>(
+      parser_->learn(names, value, meaning), [target](const std::string& text) { *target = text; });
+}
+
 void OptionSet::count(const std::string& names, std::uint64_t min,
                       std::optional<std::uint64_t>* target, const std::string& meaning) {
   parser_->app.add_option_function<std::string>(
@@ -163,6 +169,19 @@ void OptionSet::fraction(const std::string& names, std::optional<double>* target
         if (number <= 0.0 || number > 1.0) {
           throw CLI::ValidationError(
               names, fmt::format("found {}, expected a number above 0 and at most 1", text));
+        }
+        *target = number;
+      });
+}
+
+void OptionSet::real(const std::string& names, std::optional<double>* target,
+                     const std::string& meaning) {
+  parser_->app.add_option_function<std::string>(
+      parser_->learn(names, "X", meaning), [names, target](const std::string& text) {
+        const double number = value_or_throw(parse_real(text), names);
+        if (!(number >= 0.0)) {
+          throw CLI::ValidationError(names,
+                                     fmt::format("found {}, expected a number from 0 on", text));
         }
         *target = number;
       });

@@ -31,6 +31,9 @@ class OptionSet {
   void flag(const std::string& names, bool* target, const std::string& meaning);
   void text(const std::string& names, const std::string& value, std::string* target,
             const std::string& meaning);
+  // The same, for texts that may be empty.
+  void text(const std::string& names, const std::string& value, std::optional<std::string>* target,
+            const std::string& meaning);
   // A whole number of at least `min`.
   void count(const std::string& names, std::uint64_t min, std::optional<std::uint64_t>* target,
              const std::string& meaning);
@@ -40,6 +43,8 @@ class OptionSet {
   // A number in (0, 1].
   void fraction(const std::string& names, std::optional<double>* target,
                 const std::string& meaning);
+  // A number of at least 0.
+  void real(const std::string& names, std::optional<double>* target, const std::string& meaning);
   // Words separated by commas; the option may be repeated.
   void list(const std::string& names, const std::string& value, std::vector<std::string>* target,
             const std::string& meaning);
