@@ -67,7 +67,7 @@ struct TextPrefix {
   };
   Place place = Place::kNever;
   std::string text;
-  bool is_doubled = true;  // also before text that begins with it
+  bool is_doubled = true;  // also before text that begins with it, or with a marked space
 };
 
 // White space around a special token that belongs to it.

@@ -130,7 +130,6 @@ Status read_byte_level(const Value& part, const std::string& path, Vocabulary& v
       return unsupported(vocabulary, path, "add_prefix_space behind another step");
     }
     vocabulary.prefix = {TextPrefix::Place::kEveryFragment, " ", false};
-    vocabulary.drops_first_space = true;
   }
   if (flag_at(part, "use_regex", true)) {
     vocabulary.splits.push_back({.pattern = std::string(kGpt2Pattern)});

@@ -177,7 +177,9 @@ Status Tokenizer::State::append_text(const Fragment& fragment, std::vector<Token
   const bool is_place = prefix.place == TextPrefix::Place::kEveryFragment ||
                         (prefix.place == TextPrefix::Place::kStart && fragment.is_first);
   std::string prefixed;
-  if (is_place && (prefix.is_doubled || !text.starts_with(prefix.text))) prefixed = prefix.text;
+  const bool has_prefix = text.starts_with(prefix.text) ||
+                          (vocabulary.marks_spaces && text.starts_with(kSpaceMark));
+  if (is_place && (prefix.is_doubled || !has_prefix)) prefixed = prefix.text;
   prefixed += text;
   KVARTO_TRY(const std::string plain, normalized(prefixed, vocabulary));
   KVARTO_TRY(const std::vector<std::string_view> words, splitter.split(plain));
