@@ -4,10 +4,11 @@ Runs the commands of a text file and checks what they print. One directive a lin
 
   file NAME         the following lines, up to a line with a single dot, become a file
   run ARGUMENTS     runs the tool in a folder of its own, where those files are
-  sh COMMAND        runs a shell command; the tool is on its path
+  sh COMMAND        runs a shell command; the tool is on its path, $TESTS is this folder
   exit N            the exit code of the last command; every command needs one
   out TEXT          its standard output contains TEXT;  no-out TEXT  it does not
   err TEXT          its standard error contains TEXT;   no-err TEXT  it does not
+  out-is TEXT       its standard output is exactly TEXT
   out-empty         nothing on standard output;         err-empty    nothing on standard error
   json PATH VALUE   the value at PATH of the JSON document on standard output: `engines.0.bytes 17`
   json-sum PATH OF  the numbers at PATH add up to the number at OF: `engines.0.ledger.*.bytes
@@ -46,6 +47,7 @@ class Run:
         self.result, self.command, self.has_exit = None, "", True
         self.failures = []
         self.environment = {**os.environ, "NO_COLOR": "1",
+                            "TESTS": str(Path(__file__).resolve().parent),
                             "PATH": f"{Path(tool).parent}:{os.environ['PATH']}"}
 
     def start(self, words, command):
@@ -91,6 +93,8 @@ class Run:
             self.expect(rest in (out if name == "out" else err), f"{name} to contain: {rest}")
         elif name in ("no-out", "no-err"):
             self.expect(rest not in (out if name == "no-out" else err), f"{name[3:]} without: {rest}")
+        elif name == "out-is":
+            self.expect(out == rest, f"out to be exactly: {rest}")
         elif name in ("out-empty", "err-empty"):
             self.expect((out if name == "out-empty" else err) == "", name)
         elif name in ("json", "json-sum"):
