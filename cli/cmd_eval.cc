@@ -37,6 +37,7 @@ struct Losses {
   std::uint64_t num_windows = 0;
   double seconds = 0;
   bool is_partial = false;
+  SessionStats stats;  // at the end
 
   [[nodiscard]] double mean() const { return sum / static_cast<double>(count); }
   [[nodiscard]] double standard_error() const {
@@ -159,11 +160,13 @@ Result<Losses> losses_of(const Windows& windows, const TextModel& model, Session
     ++losses.num_windows;
   }
   losses.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  losses.stats = session.stats();
   return losses;
 }
 
 void print_json(const Asked& asked, const TextModel& model, const Windows& windows,
-                const Losses& losses, const SessionStats& stats, Output& out) {
+                const Losses& losses, Output& out) {
+  const SessionStats& stats = losses.stats;
   nlohmann::ordered_json json;
   json["schema"] = "kvarto.eval/1";
   json["model"] = {{"name", model.checkpoint.model().name},
@@ -192,8 +195,8 @@ void print_json(const Asked& asked, const TextModel& model, const Windows& windo
   out.verbatim(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-void print_text(const TextModel& model, const Windows& windows, const Losses& losses,
-                const SessionStats& stats, Output& out) {
+void print_text(const TextModel& model, const Windows& windows, const Losses& losses, Output& out) {
+  const SessionStats& stats = losses.stats;
   out.heading(fmt::format("perplexity {:.4f}", std::exp(losses.mean())));
   out.line(fmt::format("  {:.6f} +- {:.6f} nats a token, {} tokens predicted", losses.mean(),
                        losses.standard_error(), grouped(losses.count)));
@@ -228,11 +231,10 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
     say("stopped before the first token was predicted");
     return ExitCode::kFinding;
   }
-  const SessionStats stats = session.stats();
   if (asked.is_json) {
-    print_json(asked, model, windows, losses, stats, out);
+    print_json(asked, model, windows, losses, out);
   } else {
-    print_text(model, windows, losses, stats, out);
+    print_text(model, windows, losses, out);
   }
   return losses.is_partial ? ExitCode::kFinding : ExitCode::kDone;
 }

@@ -177,8 +177,8 @@ Status Tokenizer::State::append_text(const Fragment& fragment, std::vector<Token
   const bool is_place = prefix.place == TextPrefix::Place::kEveryFragment ||
                         (prefix.place == TextPrefix::Place::kStart && fragment.is_first);
   std::string prefixed;
-  const bool has_prefix = text.starts_with(prefix.text) ||
-                          (vocabulary.marks_spaces && text.starts_with(kSpaceMark));
+  const bool has_prefix =
+      text.starts_with(prefix.text) || (vocabulary.marks_spaces && text.starts_with(kSpaceMark));
   if (is_place && (prefix.is_doubled || !has_prefix)) prefixed = prefix.text;
   prefixed += text;
   KVARTO_TRY(const std::string plain, normalized(prefixed, vocabulary));

@@ -8,6 +8,8 @@ from pathlib import Path
 
 TOP_FILES = ("README.md", "CONTRIBUTING.md", "THIRD_PARTY.md", "SECURITY.md")
 SUFFIXES = (".h", ".cc", ".md", ".sh", ".py", ".txt", ".json", ".cmake")
+# Files of models, which documents name and the tree does not have.
+MODEL_FILES = {"config.json", "tokenizer.json"}
 CODE = re.compile(r"`([^`\n]+)`")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -22,7 +24,7 @@ def is_path(text, root):
         return False
     if "/" in text:
         return (root / text.split("/")[0]).exists()
-    return text.endswith(SUFFIXES) and not text.startswith(".") and text != "config.json"
+    return text.endswith(SUFFIXES) and not text.startswith(".") and text not in MODEL_FILES
 
 
 def path_exists(text, root):
