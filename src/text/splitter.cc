@@ -90,11 +90,17 @@ Result<Splitter> Splitter::create(const Vocabulary& vocabulary) {
 
 Result<std::vector<std::string_view>> Splitter::split(std::string_view text) const {
   std::vector<std::string_view> pieces{text};
+  if (steps_.empty()) return pieces;
+  KVARTO_TRY(MatchState state, MatchState::create(text.size()));
   std::vector<TextRange> matches;
   for (const Step& step : steps_) {
     std::vector<std::string_view> smaller;
     for (const std::string_view piece : pieces) {
-      KVARTO_CHECK_OK(step.pattern.find_all(piece, matches));
+      KVARTO_CHECK_OK(step.pattern.find_all(piece, state, matches));
+      if (matches.empty() && !step.is_inverted) {
+        smaller.push_back(piece);
+        continue;
+      }
       for (const Part& part :
            behaved(parts_of(piece.size(), matches, step.is_inverted), step.behavior)) {
         smaller.push_back(piece.substr(part.range.begin, part.range.end - part.range.begin));

@@ -7,6 +7,8 @@
 
 #include "formats/gguf.h"
 #include "formats/gguf_model.h"
+#include "formats/gguf_vocabulary.h"
+#include "tokenizer_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   const std::span input(reinterpret_cast<const std::byte*>(bytes), size);
@@ -20,6 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     (void)kvarto::gguf_string(key.value);
     (void)kvarto::gguf_strings(key.value);
   }
+  kvarto::check_tokenizer(kvarto::read_gguf_vocabulary(*header, "fuzz.gguf"));
   const kvarto::GgufHeader* parts[] = {&*header};
   const auto spec = kvarto::read_gguf_model(parts, "fuzz.gguf");
   if (!spec) return 0;

@@ -8,7 +8,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "formats/byte_level_kinds.h"
 #include "samples/vocabularies.h"
+#include "text/splitter.h"
 
 namespace kvarto {
 namespace {
@@ -226,6 +228,29 @@ TEST(Encoding, AMegabyteOfOneLetterTakesNoQuadraticTime) {
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
     EXPECT_EQ(tokenizer.decode(tokens), text);
     EXPECT_LT(tokens.size(), text.size() / 64 + 64);
+  }
+}
+
+// Every way of splitting that is known, on a megabyte that any of its parts may run over.
+TEST(Splitting, AMegabyteOfOneCharacterIsNoTroubleForAnyPattern) {
+  for (const char* name : {"gpt-2", "llama-bpe", "qwen2", "falcon", "default", "starcoder",
+                           "deepseek-coder", "deepseek-v3", "tekken", "gpt-4o"}) {
+    const ByteLevelKind* kind = byte_level_kind(name);
+    ASSERT_NE(kind, nullptr) << name;
+    Vocabulary vocabulary;
+    for (const std::string_view pattern : kind->patterns) {
+      vocabulary.splits.push_back({.pattern = std::string(pattern)});
+    }
+    const auto splitter = Splitter::create(vocabulary);
+    ASSERT_TRUE(splitter.has_value()) << splitter.error().message;
+    for (const char letter : {'a', 'A', '1', ' ', '\n', '!', '\''}) {
+      const std::string text(1 << 20, letter);
+      const auto pieces = splitter->split(text);
+      ASSERT_TRUE(pieces.has_value()) << name << ": " << pieces.error().message;
+      std::size_t num_bytes = 0;
+      for (const std::string_view piece : *pieces) num_bytes += piece.size();
+      EXPECT_EQ(num_bytes, text.size()) << name;
+    }
   }
 }
 
