@@ -184,8 +184,6 @@ Result<AttentionReport> prefill_with(RunnerState& state, const PrefillCall& call
   KVARTO_TRY(const ChosenArith chosen,
              choose_arith(call.options, call.view, call.num_q_heads, *state.kernels));
   KVARTO_TRY(work.shape, check_all(shape, chosen));
-  work.is_direct =
-      chosen.arith == Arith::kF16 || chosen.arith == Arith::kInt8 || work.shape.slab.is_used;
   for (std::size_t s = 0; s < call.q_lens.size(); ++s) {
     if (call.q_lens[s] == 0) continue;
     const std::uint64_t first = call.view.sequences[s].num_tokens - call.q_lens[s];

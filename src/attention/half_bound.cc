@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "kernels/half_kernels.h"
+#include "kernels/wide_kernels.h"
 
 namespace kvarto {
 namespace {
@@ -41,20 +42,6 @@ float largest_element(const StreamView& stream, std::span<const float> squares) 
   for (const float square : squares) largest = square <= largest ? largest : square;
   const float element = std::sqrt(largest * static_cast<float>(stream.squares.max_rows));
   return element <= kHalfLargest ? element : INFINITY;
-}
-
-// Sum of weights[d] * q[d]^2, in lanes that the compiler keeps side by side.
-float weighted_square(std::span<const float> weights, const float* q) {
-  constexpr std::size_t kLanes = 16;
-  float sums[kLanes] = {};
-  std::size_t d = 0;
-  for (; d + kLanes <= weights.size(); d += kLanes) {
-    for (std::size_t i = 0; i < kLanes; ++i) sums[i] += weights[d + i] * (q[d + i] * q[d + i]);
-  }
-  float total = 0;
-  for (; d < weights.size(); ++d) total += weights[d] * (q[d] * q[d]);
-  for (const float sum : sums) total += sum;
-  return total;
 }
 
 // What decides about the queries of one KV head.
@@ -137,11 +124,13 @@ Status check_half_bound(const CallShape& call, const PassShape& shape) {
   }
   const double scale = std::fabs(double{shape.query_scale}) / double{kLog2E};
   const double variance = scale * scale * (kHalfUnit * kHalfUnit / 3);
+  const WeightedSquareFunction weighted_square = shape.kernels->wide->weighted_square;
   const float* q = call.q;
   for (std::uint64_t token = 0; token < call.num_queries; ++token) {
     for (std::uint32_t q_head = 0; q_head < call.num_q_heads; ++q_head, q += view.k.width) {
       const HeadBound& bound = bounds[q_head / group_size];
-      const double sum = double{weighted_square(bound.weights, q)} * variance + bound.floor;
+      const float square = weighted_square(bound.weights.data(), q, view.k.width);
+      const double sum = double{square} * variance + bound.floor;
       if (!(sum <= kMaxHalfScoreError * kMaxHalfScoreError)) {
         return refuse(q_head, bound, q, std::sqrt(sum));
       }

@@ -22,9 +22,13 @@ double total(const PartialResult& part) {
 bool has_rows(const PartialResult& part) { return part.maximum != -INFINITY || total(part) != 0; }
 
 // exp2(x - largest) where nothing at all is nothing, not NaN.
-double relative(double x, double largest) { return x == kNothing ? 0.0 : std::exp2(x - largest); }
+double relative(double x, double largest) {
+  if (x == kNothing) return 0.0;
+  return x == largest ? 1.0 : std::exp2(x - largest);
+}
 
 double share(const PartialResult& part, double largest) {
+  if (double{part.maximum} == largest) return total(part);
   return has_rows(part) ? std::exp2(double{part.maximum} - largest) * total(part) : 0.0;
 }
 
@@ -60,7 +64,7 @@ float merge_results(const KernelTable& kernels, std::span<const PartialResult> p
       if (!has_rows(parts[i])) continue;
       accs[args.num_parts] = parts[i].acc;
       weights[args.num_parts++] =
-          static_cast<float>(std::exp2(double{parts[i].maximum} - largest) / z);
+          static_cast<float>(relative(double{parts[i].maximum}, largest) / z);
     }
     kernels.combine(args);
     is_first = false;

@@ -9,7 +9,6 @@ namespace kvarto {
 struct PrefillWork {
   const PrefillCall* call = nullptr;
   PassShape shape;
-  bool is_direct = false;  // kernels read the cache's own tiles and rows; else f32 made of them
   ThreadPool* pool = nullptr;
   std::span<ThreadScratch> scratch;
 };

@@ -10,10 +10,19 @@ namespace kvarto::KVARTO_ISA {
 
 inline constexpr int kHalfVecBytes = kHalfLanes * kHalfBytes;
 
+// Steps of a chain between two jumps: chains are too short for jumps to be foreseen.
+inline constexpr int kUnrolledSteps = 5;
+static_assert((kChainTerms - 1) % kUnrolledSteps == 0);
+
 KVARTO_INLINE Half load_half(const std::byte* p) { return _mm512_loadu_ph(p); }
 // Lanes [16 part, 16 part + 16) of a total.
 KVARTO_INLINE Vec total_floats(const std::byte* total, int part) {
+#ifdef REGCVT
+  __m512i x = _mm512_load_si512(total);
+  return _mm512_cvtph_ps(part ? _mm512_extracti64x4_epi64(x, 1) : _mm512_castsi512_si256(x));
+#else
   return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(total) + part));
+#endif
 }
 
 // Adds finished chains to totals in memory, or begins them.
@@ -43,31 +52,34 @@ KVARTO_INLINE void wide_half_score_part(const WideHalfPart& part, bool is_first,
   const std::byte* k[kVecs];
   KVARTO_UNROLL(kVecs, v) { k[v] = part.k[v]; };
   const float* q = part.q;
-  const auto chain = [&](std::uint32_t terms, bool begins_total) __attribute__((always_inline)) {
-    Half acc[kSums];
+  Half acc[kSums];
+  // One element of keys and queries; the first one of a chain begins its sums.
+  const auto step = [&](bool is_begin) __attribute__((always_inline)) {
+    if constexpr (kPrefetch) step_walk(walk);
     Half keys[kVecs];
-    const auto read_keys = [&] __attribute__((always_inline)) {
-      KVARTO_UNROLL(kVecs, v) {
-        keys[v] = load_half(k[v]);
-        k[v] += kHalfVecBytes;
-      };
+    KVARTO_UNROLL(kVecs, v) {
+      keys[v] = load_half(k[v]);
+      k[v] += kHalfVecBytes;
     };
-    read_keys();
     KVARTO_UNROLL(kWideBlock, g) {
       const Half b = broadcast_pair(q + g);
-      KVARTO_UNROLL(kVecs, v) { acc[g * kVecs + v] = _mm512_mul_ph(keys[v], b); };
+      KVARTO_UNROLL(kVecs, v) {
+        Half& sum = acc[g * kVecs + v];
+        sum = is_begin ? _mm512_mul_ph(keys[v], b) : _mm512_fmadd_ph(keys[v], b, sum);
+      };
     };
     q += kWideBlock;
-    for (std::uint32_t d = 1; d < terms; ++d, q += kWideBlock) {
-      if constexpr (kPrefetch) step_walk(walk);
-      read_keys();
-      KVARTO_UNROLL(kWideBlock, g) {
-        const Half b = broadcast_pair(q + g);
-        KVARTO_UNROLL(kVecs, v) {
-          acc[g * kVecs + v] = _mm512_fmadd_ph(keys[v], b, acc[g * kVecs + v]);
-        };
+  };
+  const auto chain = [&](std::uint32_t terms, bool begins_total) __attribute__((always_inline)) {
+    step(true);
+    std::uint32_t d = 1;
+    for (; d + kUnrolledSteps <= terms; d += kUnrolledSteps) {
+      KVARTO_UNROLL(kUnrolledSteps, i) {
+        static_cast<void>(int{i});
+        step(false);
       };
     }
+    for (; d < terms; ++d) step(false);
     add_to_totals<kSums>(totals, acc, begins_total);
   };
   for (std::uint32_t d = 0; d < part.dim;) {
@@ -127,29 +139,27 @@ KVARTO_INLINE void wide_half_accumulate_part(const WideAccumulateArgs& args, std
   alignas(64) std::byte totals[kSums * kHalfVecBytes];
   const std::byte* v = args.v + element * kHalfBytes;
   const float* p = args.p + std::size_t{query} * kChunkRows;
-  const auto chain = [&](std::size_t row, std::size_t end) __attribute__((always_inline)) {
-    const bool is_first = row == args.first_row;
-    Half acc[kSums];
+  Half acc[kSums];
+  const auto step = [&](std::size_t row, bool is_begin) __attribute__((always_inline)) {
+    if constexpr (kPrefetch) step_walk(walk);
+    const std::byte* values = v + args.offsets[row];
     Half x[kVecs];
-    const auto read_values = [&](std::size_t at) __attribute__((always_inline)) {
-      const std::byte* values = v + args.offsets[at];
-      KVARTO_UNROLL(kVecs, i) { x[i] = load_half(values + i * kHalfVecBytes); };
-    };
-    read_values(row);
+    KVARTO_UNROLL(kVecs, i) { x[i] = load_half(values + i * kHalfVecBytes); };
     KVARTO_UNROLL(kWideBlock, g) {
       const Half b = broadcast_pair(p + g * kScoreRow + row);
-      KVARTO_UNROLL(kVecs, i) { acc[g * kVecs + i] = _mm512_mul_ph(x[i], b); };
-    };
-    for (++row; row < end; ++row) {
-      if constexpr (kPrefetch) step_walk(walk);
-      read_values(row);
-      KVARTO_UNROLL(kWideBlock, g) {
-        const Half b = broadcast_pair(p + g * kScoreRow + row);
-        KVARTO_UNROLL(kVecs, i) {
-          acc[g * kVecs + i] = _mm512_fmadd_ph(x[i], b, acc[g * kVecs + i]);
-        };
+      KVARTO_UNROLL(kVecs, i) {
+        Half& sum = acc[g * kVecs + i];
+        sum = is_begin ? _mm512_mul_ph(x[i], b) : _mm512_fmadd_ph(x[i], b, sum);
       };
+    };
+  };
+  const auto chain = [&](std::size_t row, std::size_t end) __attribute__((always_inline)) {
+    const bool is_first = row == args.first_row;
+    step(row++, true);
+    for (; row + kUnrolledSteps <= end; row += kUnrolledSteps) {
+      KVARTO_UNROLL(kUnrolledSteps, i) { step(row + i, false); };
     }
+    for (; row < end; ++row) step(row, false);
     add_to_totals<kSums>(totals, acc, is_first);
   };
   for (std::size_t row = args.first_row; row < args.end_row; row += kChainTerms) {
@@ -186,6 +196,95 @@ inline void wide_half_accumulate(const WideAccumulateArgs& args) {
     wide_half_accumulate_strip<2>(args, element, walk);
   }
   if (element < args.dim) wide_half_accumulate_strip<1>(args, element, walk);
+}
+
+// Lane i = the largest lane of a[i].
+KVARTO_INLINE Vec reduce_max_each(const Vec* a) {
+  Vec t[8];
+  Vec u[4];
+  KVARTO_UNROLL(8, i) {
+    t[i] = max(_mm512_unpacklo_ps(a[i], a[i + 8]), _mm512_unpackhi_ps(a[i], a[i + 8]));
+  };
+  KVARTO_UNROLL(4, i) {
+    u[i] = max(_mm512_unpacklo_ps(t[i], t[i + 4]), _mm512_unpackhi_ps(t[i], t[i + 4]));
+  };
+  const Vec v0 =
+      max(_mm512_shuffle_f32x4(u[0], u[1], 0x44), _mm512_shuffle_f32x4(u[0], u[1], 0xee));
+  const Vec v1 =
+      max(_mm512_shuffle_f32x4(u[2], u[3], 0x44), _mm512_shuffle_f32x4(u[2], u[3], 0xee));
+  const Vec w = max(_mm512_shuffle_f32x4(v0, v1, 0x88), _mm512_shuffle_f32x4(v0, v1, 0xdd));
+  return _mm512_permutexvar_ps(
+      _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), w);
+}
+
+// As half_softmax_block, for 16 queries and the vectors [begin, begin + num) of their scores; kNum
+// is their number where it is known. The sum is that of the probabilities before they are rounded:
+// 64 independent roundings shift it by less than one.
+template <int kNum>
+KVARTO_INLINE void wide_half_softmax_block(const SoftmaxArgs& args, std::uint32_t query,
+                                           std::uint32_t begin, std::uint32_t num) {
+  float* scores = args.scores + std::size_t{query} * kChunkRows + begin * kLanes;
+  const auto each_vector = [&](const auto& body) __attribute__((always_inline)) {
+    if constexpr (kNum > 0) {
+      KVARTO_UNROLL(kNum, i) { body(i * kLanes); };
+    } else {
+      for (std::uint32_t i = 0; i < num; ++i) body(i * kLanes);
+    }
+  };
+  Vec largest_of[kLanes];
+  KVARTO_UNROLL(kLanes, i) {
+    const float* row = scores + i * kScoreRow;
+    Vec largest = set1(kMinusInfinity);
+    each_vector([&](std::size_t at)
+                    __attribute__((always_inline)) { largest = max(largest, load(row + at)); });
+    largest_of[i] = largest;
+  };
+  const Vec before = load(args.maximum + query);
+  const Vec largest = add(reduce_max_each(largest_of), set1(kHalfHeadroom));
+  const Vec after = max(largest, before);
+  // With nothing visible so far every score is -infinity, and so must stay every difference.
+  const Vec lowest = set1(-1e30f);
+  const Vec reference = max(after, lowest);
+  store(args.maximum + query, after);
+  store(args.correction + query, exp2(sub(before, reference)));
+  store(args.share + query, exp2(sub(largest, reference)));
+  alignas(64) float origins[kLanes];
+  store(origins, max(largest, lowest));
+  for (std::uint32_t i = 0; i < kLanes; ++i) {
+    float* row = scores + std::size_t{i} * kChunkRows;
+    const Vec origin = set1(origins[i]);
+    Vec sum = zero();
+    each_vector([&](std::size_t at) __attribute__((always_inline)) {
+      const Vec p = rough_exp2(sub(load(row + at), origin));
+      sum = add(sum, p);
+      store(row + at, pairs_of(to_half<Element::kF16>(p)));
+    });
+    float* sums = args.sum + std::size_t{query + i} * kPadFloats;
+    store(sums,
+          fma(sum, set1(args.share[query + i]), mul(load(sums), set1(args.correction[query + i]))));
+  }
+}
+
+inline void wide_half_softmax(const SoftmaxArgs& args) {
+  const std::uint32_t begin = args.first_row / kLanes * kLanes;
+  const std::uint32_t end = (args.end_row + kLanes - 1) / kLanes * kLanes;
+  if (args.first_row != begin || args.end_row != end || args.soft_cap > 0 ||
+      args.slopes != nullptr || args.query_end != nullptr) {
+    for (std::uint32_t query = 0; query < args.num_queries; ++query) {
+      shape_scores(args, query, args.scores + std::size_t{query} * kChunkRows, begin, end);
+    }
+  }
+  std::uint32_t query = 0;
+  for (; query + kLanes <= args.num_queries; query += kLanes) {
+    if (end - begin == kChunkRows) {
+      wide_half_softmax_block<kChunkRows / kLanes>(args, query, 0, 0);
+    } else {
+      wide_half_softmax_block<0>(args, query, begin / kLanes, (end - begin) / kLanes);
+    }
+  }
+  for (; query < args.num_queries; query += kLanes) {
+    half_softmax_block<kLanes>(args, query, args.num_queries - query, true);
+  }
 }
 
 inline void wide_half_pack_queries(const WidePackArgs& args) {
@@ -326,8 +425,9 @@ constexpr WideKernels make_wide_half_kernels() {
   set_wide_half_fills<Element::kF16>(kernels);
   set_wide_half_fills<Element::kBF16>(kernels);
   kernels.score = wide_half_score;
-  kernels.softmax = half_softmax;
+  kernels.softmax = wide_half_softmax;
   kernels.accumulate = wide_half_accumulate;
+  kernels.weighted_square = weighted_square;
   return kernels;
 }
 inline constexpr WideKernels kWideHalfKernels = make_wide_half_kernels();

@@ -211,6 +211,7 @@ constexpr WideKernels make_wide_kernels() {
   kernels.score = wide_score;
   kernels.softmax = softmax;
   kernels.accumulate = wide_accumulate;
+  kernels.weighted_square = weighted_square;
   return kernels;
 }
 inline constexpr WideKernels kWideKernels = make_wide_kernels();

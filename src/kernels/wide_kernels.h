@@ -102,6 +102,9 @@ struct WideAccumulateArgs {
 };
 using WideAccumulateFunction = void (*)(const WideAccumulateArgs&);
 
+// Sum over d of weights[d] * q[d]^2.
+using WeightedSquareFunction = float (*)(const float* weights, const float* q, std::uint32_t dim);
+
 // One compute format: f32 of every instruction set, f16 with AVX512-FP16.
 struct WideKernels {
   std::uint32_t element_bytes = 0;  // of the compute format
@@ -113,6 +116,7 @@ struct WideKernels {
   WideScoreFunction score = nullptr;
   SoftmaxFunction softmax = nullptr;
   WideAccumulateFunction accumulate = nullptr;
+  WeightedSquareFunction weighted_square = nullptr;
 };
 
 }  // namespace kvarto

@@ -33,35 +33,59 @@ KVARTO_INLINE void step_walk(WideWalk& walk) {
   }
 }
 
-// Sixteen elements of all queries of a block at a time, transposed in registers. kAsWord turns an
-// element into the word that kernels read.
+// kLanes elements of `row` from `d` on; beyond `dim` and without a row 0.
+KVARTO_INLINE Vec wide_query_part(const float* row, std::uint32_t d, std::uint32_t dim) {
+  if (row == nullptr) return zero();
+  if (d + kLanes <= dim) return load(row + d);
+  return load_partial<Element::kF32>(reinterpret_cast<const std::byte*>(row + d),
+                                     static_cast<int>(dim - d));
+}
+
+// kLanes queries by kLanes elements at a time, transposed in registers. `as_word` turns elements
+// into the words that kernels read.
 template <typename AsWord>
 KVARTO_INLINE void wide_pack(const WidePackArgs& args, const AsWord& as_word) {
+  constexpr std::uint32_t kPart = smaller(kLanes, kWideBlock);  // words of one block in a vector
   const Vec scale = set1(args.scale);
-  const std::uint32_t num_blocks = (args.num_queries + kWideQueries - 1) / kWideQueries;
-  for (std::uint32_t block = 0; block < num_blocks; ++block) {
-    const float* const* rows = args.rows + std::size_t{block} * kWideQueries;
-    const std::uint32_t left = args.num_queries - block * kWideQueries;
-    float* out = args.out + std::size_t{block} * args.dim * kWideQueries;
+  const std::uint32_t num_padded =
+      (args.num_queries + kWideQueries - 1) / kWideQueries * kWideQueries;
+  for (std::uint32_t query = 0; query < num_padded; query += kLanes) {
+    const float* rows[kLanes];
+    for (std::uint32_t i = 0; i < kLanes; ++i) {
+      rows[i] = query + i < args.num_queries ? args.rows[query + i] : nullptr;
+    }
     for (std::uint32_t d = 0; d < args.dim; d += kLanes) {
-      const std::uint32_t rest = args.dim - d;
-      alignas(64) float words[kWideQueries][kLanes];
-      for (std::uint32_t g = 0; g < kWideQueries; ++g) {
-        Vec x = zero();
-        if (g < left) {
-          const auto* from = reinterpret_cast<const std::byte*>(rows[g] + d);
-          x = rest >= kLanes ? load_elements<Element::kF32>(from)
-                             : load_partial<Element::kF32>(from, static_cast<int>(rest));
-        }
-        store(words[g], as_word(mul(x, scale)));
-      }
-      for (std::uint32_t i = 0; i < kLanes && i < rest; ++i) {
-        for (std::uint32_t g = 0; g < kWideQueries; ++g) {
-          out[std::size_t{d + i} * kWideQueries + g] = words[g][i];
+      Vec words[kLanes];
+      KVARTO_UNROLL(kLanes, i) {
+        words[i] = as_word(mul(wide_query_part(rows[i], d, args.dim), scale));
+      };
+      transpose(words);
+      alignas(64) float square[kLanes][kLanes];  // [element][query]
+      KVARTO_UNROLL(kLanes, i) { store(square[i], words[i]); };
+      for (std::uint32_t part = query; part < query + kLanes && part < num_padded; part += kPart) {
+        const std::uint32_t block = part / kWideQueries;
+        float* out =
+            args.out + (std::size_t{block} * args.dim + d) * kWideQueries + part % kWideQueries;
+        for (std::uint32_t i = 0; i < kLanes && d + i < args.dim; ++i) {
+          __builtin_memcpy(out + std::size_t{i} * kWideQueries, &square[i][part - query],
+                           kPart * sizeof(float));
         }
       }
     }
   }
+}
+
+inline float weighted_square(const float* weights, const float* q, std::uint32_t dim) {
+  Vec sum = zero();
+  for (std::uint32_t d = 0; d < dim; d += kLanes) {
+    const Vec x = wide_query_part(q, d, dim);
+    sum = fma(mul(x, x), wide_query_part(weights, d, dim), sum);
+  }
+  alignas(64) float lanes[kLanes];
+  store(lanes, sum);
+  float total = 0;
+  for (const float lane : lanes) total += lane;
+  return total;
 }
 
 }  // namespace kvarto::KVARTO_ISA
