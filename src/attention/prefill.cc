@@ -260,6 +260,7 @@ class Prefiller {
   std::uint32_t group_size_;
   std::uint32_t item_positions_;
   WideShape wide_;
+  bool runs_passes_ = false;                // run_pass(): integer codes, rows that are K and V
   const PassShape& shape_;                  // that runs
   std::vector<std::uint64_t> query_begin_;  // by sequence
   std::vector<PrefillItem> items_;
