@@ -321,20 +321,9 @@ void wide_half_fill_key_tiles(const WideKeysArgs& args) {
   }
 }
 
-// 32 rows by 8 elements of 16 bits: a vector takes the same 16 bytes of four rows, eight apart, so
-// that three rounds inside 128 bits put all rows into order.
-KVARTO_INLINE void transpose_halves(const std::byte* const* rows, std::size_t at, __m512i* out) {
-  const auto piece = [&](int row) __attribute__((always_inline)) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[row] + at));
-  };
-  __m512i a[8];
+// Three rounds of shuffles inside 128 bits: element by element of what a vector each held.
+KVARTO_INLINE void transpose_eights(__m512i* a) {
   __m512i b[8];
-  KVARTO_UNROLL(8, i) {
-    __m512i x = _mm512_castsi128_si512(piece(i));
-    x = _mm512_inserti32x4(x, piece(i + 8), 1);
-    x = _mm512_inserti32x4(x, piece(i + 16), 2);
-    a[i] = _mm512_inserti32x4(x, piece(i + 24), 3);
-  };
   KVARTO_UNROLL(4, i) {
     b[2 * i] = _mm512_unpacklo_epi16(a[2 * i], a[2 * i + 1]);
     b[2 * i + 1] = _mm512_unpackhi_epi16(a[2 * i], a[2 * i + 1]);
@@ -346,9 +335,28 @@ KVARTO_INLINE void transpose_halves(const std::byte* const* rows, std::size_t at
     a[4 * i + 3] = _mm512_unpackhi_epi32(b[4 * i + 1], b[4 * i + 3]);
   };
   KVARTO_UNROLL(4, i) {
-    out[2 * i] = _mm512_unpacklo_epi64(a[i], a[i + 4]);
-    out[2 * i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 4]);
+    b[2 * i] = _mm512_unpacklo_epi64(a[i], a[i + 4]);
+    b[2 * i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 4]);
   };
+  KVARTO_UNROLL(8, i) { a[i] = b[i]; };
+}
+
+// 32 rows by 16 elements of 16 bits. A vector takes the same 16 bytes of four rows, eight apart, so
+// that no shuffle has to cross 128 bits: insertions from memory need no port of theirs.
+KVARTO_INLINE void transpose_halves(const std::byte* const* rows, std::size_t at, __m512i* out) {
+  KVARTO_UNROLL(8, i) {
+    const auto read = [&](int row, int part) __attribute__((always_inline)) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[row] + at) + part);
+    };
+    KVARTO_UNROLL(2, part) {
+      __m512i x = _mm512_castsi128_si512(read(i, part));
+      x = _mm512_inserti32x4(x, read(i + 8, part), 1);
+      x = _mm512_inserti32x4(x, read(i + 16, part), 2);
+      out[8 * part + i] = _mm512_inserti32x4(x, read(i + 24, part), 3);
+    };
+  };
+  transpose_eights(out);
+  transpose_eights(out + 8);
 }
 
 // Up to 32 rows into one tile. Whole vectors of f16 are read where they are; others go through a
@@ -360,29 +368,31 @@ KVARTO_INLINE void wide_half_fill_tile(const WideKeysArgs& args, std::uint32_t r
     const std::uint32_t index = row + i < args.count ? row + i : args.count - 1;
     from[i] = args.from + args.offsets[index];
   }
+  __m512i elements[kLanes];
+  std::uint32_t d = 0;
+  if constexpr (E == Element::kF16) {
+    for (; d + kLanes <= args.dim; d += kLanes) {
+      transpose_halves(from, d * kHalfBytes, elements);
+      KVARTO_UNROLL(kLanes, i) {
+        _mm512_storeu_si512(to + std::size_t{d + i} * kHalfVecBytes, elements[i]);
+      };
+    }
+  }
   alignas(64) std::byte copy[kHalfLanes * kLanes * kHalfBytes];
   const std::byte* copied[kHalfLanes];
   for (int i = 0; i < kHalfLanes; ++i) copied[i] = copy + i * kLanes * kHalfBytes;
-  constexpr std::uint32_t kStep = 8;
-  for (std::uint32_t d = 0; d < args.dim; d += kLanes) {
+  for (; d < args.dim; d += kLanes) {
     const std::uint32_t rest = args.dim - d;
-    const bool is_direct = E == Element::kF16 && rest >= kLanes;
-    if (!is_direct) {
-      for (std::uint32_t i = 0; i < kHalfLanes; ++i) {
-        _mm256_store_si256(reinterpret_cast<__m256i*>(copy) + i,
-                           load_as_half<E>(from[i] + d * kElementBytes<E>, rest));
+    for (std::uint32_t i = 0; i < kHalfLanes; ++i) {
+      _mm256_store_si256(reinterpret_cast<__m256i*>(copy) + i,
+                         load_as_half<E>(from[i] + d * kElementBytes<E>, rest));
+    }
+    transpose_halves(copied, 0, elements);
+    KVARTO_UNROLL(kLanes, i) {
+      if (i < static_cast<int>(rest)) {
+        _mm512_storeu_si512(to + std::size_t{d + i} * kHalfVecBytes, elements[i]);
       }
-    }
-    for (std::uint32_t part = 0; part < kLanes && part < rest; part += kStep) {
-      __m512i elements[kStep];
-      transpose_halves(is_direct ? from : copied, (is_direct ? d + part : part) * kHalfBytes,
-                       elements);
-      KVARTO_UNROLL(kStep, i) {
-        if (part + i < rest) {
-          _mm512_storeu_si512(to + std::size_t{d + part + i} * kHalfVecBytes, elements[i]);
-        }
-      };
-    }
+    };
   }
 }
 
