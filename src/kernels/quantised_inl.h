@@ -27,15 +27,27 @@ struct Q4Weights {
 };
 
 template <typename Format>
+KVARTO_INLINE Vec add_block32(Vec acc, const std::byte* w, const std::int16_t* codes, float scale) {
+  const Sums sums = add_products(zero_sums(), Format::words(w), codes);
+  return fma(to_vec(sums), mul(load_half_to_all(w), set1(scale)), acc);
+}
+// Two chains: one would wait for its additions.
+template <typename Format>
 KVARTO_INLINE Vec block32_row(const std::byte* w, const RowProductsArgs& args) {
-  Vec acc[2] = {zero(), zero()};
+  Vec even = zero();
+  Vec odd = zero();
+  const std::int16_t* codes = args.codes;
+  const float* scales = args.scales;
   const std::uint32_t num_blocks = args.columns / 32;
-  for (std::uint32_t b = 0; b < num_blocks; ++b) {
-    const Sums sums = add_products(zero_sums(), Format::words(w), args.codes + std::size_t{b} * 32);
-    acc[b % 2] = fma(to_vec(sums), set1(load_half(w) * args.scales[b]), acc[b % 2]);
-    w += Format::kBytes;
+  for (std::uint32_t b = 0; b + 2 <= num_blocks; b += 2) {
+    even = add_block32<Format>(even, w, codes, scales[0]);
+    odd = add_block32<Format>(odd, w + Format::kBytes, codes + 32, scales[1]);
+    w += std::size_t{2} * Format::kBytes;
+    codes += 64;
+    scales += 2;
   }
-  return add(acc[0], acc[1]);
+  if (num_blocks % 2 != 0) even = add_block32<Format>(even, w, codes, scales[0]);
+  return add(even, odd);
 }
 template <typename Format>
 void block32_products(const RowProductsArgs& args) {
@@ -55,16 +67,17 @@ void widen_block32(const std::byte* from, float* to, std::size_t count) {
 // The 6-bit scales (first 8) and minima (last 8) of q4_K and q5_K, from their 12 bytes: four and
 // four in the low 6 bits of bytes 0..7; the others have their low 4 bits in bytes 8..11 (scales
 // low, minima high) and their high 2 bits above the first ones.
-KVARTO_INLINE void unpack_scales(const std::byte* p, std::uint8_t* out) {
+struct PackedScales {
+  std::uint64_t scales;  // a byte each
+  std::uint64_t minima;
+};
+KVARTO_INLINE PackedScales unpack_scales(const std::byte* p) {
   std::uint32_t x[3];
   __builtin_memcpy(x, p, sizeof x);
-  const std::uint32_t parts[4] = {
-      x[0] & 0x3f3f3f3fu,
-      (x[2] & 0x0f0f0f0fu) | ((x[0] >> 2) & 0x30303030u),
-      x[1] & 0x3f3f3f3fu,
-      ((x[2] >> 4) & 0x0f0f0f0fu) | ((x[1] >> 2) & 0x30303030u),
-  };
-  __builtin_memcpy(out, parts, sizeof parts);
+  const std::uint32_t scales = (x[2] & 0x0f0f0f0fu) | ((x[0] >> 2) & 0x30303030u);
+  const std::uint32_t minima = ((x[2] >> 4) & 0x0f0f0f0fu) | ((x[1] >> 2) & 0x30303030u);
+  return {(x[0] & 0x3f3f3f3fu) | std::uint64_t{scales} << 32,
+          (x[1] & 0x3f3f3f3fu) | std::uint64_t{minima} << 32};
 }
 
 // q4_K: d, m, 12 bytes of scales, 128 bytes of codes; q5_K has 32 bytes of fifth bits before them.
@@ -84,28 +97,26 @@ struct K45Weights {
 template <typename Format>
 KVARTO_INLINE Vec k45_row(const std::byte* w, const RowProductsArgs& args) {
   Vec acc = zero();
-  float minima = 0;
+  Eight minima = zero_eight();
   const std::uint32_t num_blocks = args.columns / 256;
   for (std::uint32_t b = 0; b < num_blocks; ++b) {
     const std::int16_t* codes = args.codes + std::size_t{b} * 256;
-    std::uint8_t scales[16];
-    unpack_scales(w + 4, scales);
-    const RunScales runs = load_scales_8(scales);
-    Sums sums[2] = {zero_sums(), zero_sums()};
+    const PackedScales packed = unpack_scales(w + 4);
+    const RunScales runs = load_scales_8(packed.scales);
+    Sums even = zero_sums();
+    Sums odd = zero_sums();
     KVARTO_UNROLL(4, step) {
       Words words[2];
       Format::words(w, step, words);
-      sums[0] = add_products(sums[0], scale_run(words[0], runs, 2 * step), codes + 64 * step);
-      sums[1] =
-          add_products(sums[1], scale_run(words[1], runs, 2 * step + 1), codes + 64 * step + 32);
+      even = add_products(even, scale_run(words[0], runs, 2 * step), codes + 64 * step);
+      odd = add_products(odd, scale_run(words[1], runs, 2 * step + 1), codes + 64 * step + 32);
     };
-    const float d = load_half(w) * args.scales[b];
-    acc = fma(to_vec(sums[0]), set1(d), fma(to_vec(sums[1]), set1(d), acc));
-    minima += load_half(w + 2) * dot_8(scales + 8, args.sums + std::size_t{b} * 8);
+    const Vec d = mul(load_half_to_all(w), set1(args.scales[b]));
+    acc = fma(to_vec(even), d, fma(to_vec(odd), d, acc));
+    minima = add_minima(minima, packed.minima, args.sums + std::size_t{b} * 8, w + 2);
     w += Format::kBytes;
   }
-  // One lane carries the minima.
-  return sub(acc, load_floats(&minima, 1));
+  return sub(acc, spread(minima));
 }
 template <typename Format>
 void k45_products(const RowProductsArgs& args) {
@@ -114,8 +125,7 @@ void k45_products(const RowProductsArgs& args) {
 template <typename Format>
 void widen_k45(const std::byte* from, float* to, std::size_t count) {
   for (std::size_t i = 0; i < count; i += 256) {
-    std::uint8_t scales[16];
-    unpack_scales(from + 4, scales);
+    const PackedScales packed = unpack_scales(from + 4);
     const float d = load_half(from);
     const float m = load_half(from + 2);
     for (int step = 0; step < 4; ++step) {
@@ -125,8 +135,8 @@ void widen_k45(const std::byte* from, float* to, std::size_t count) {
         std::int16_t codes[32];
         store_all(codes, words[k]);
         const int run = 2 * step + k;
-        const Vec scale = set1(d * static_cast<float>(scales[run]));
-        const Vec minimum = set1(m * static_cast<float>(scales[8 + run]));
+        const Vec scale = set1(d * static_cast<float>((packed.scales >> (8 * run)) & 255));
+        const Vec minimum = set1(m * static_cast<float>((packed.minima >> (8 * run)) & 255));
         float* out = to + i + static_cast<std::size_t>(32 * run);
         for (int j = 0; j < 32; j += kLanes) {
           store(out + j, sub(mul(words_to_vec(codes + j), scale), minimum));
@@ -162,7 +172,7 @@ KVARTO_INLINE Vec q6k_row(const std::byte* w, const RowProductsArgs& args) {
                             codes + 128 * half + 32 * k);
       };
     };
-    acc = fma(to_vec(sums), set1(load_half(w + kQ6D) * args.scales[b]), acc);
+    acc = fma(to_vec(sums), mul(load_half_to_all(w + kQ6D), set1(args.scales[b])), acc);
     w += kQ6Bytes;
   }
   return acc;

@@ -22,6 +22,12 @@ KVARTO_INLINE float load_half(const std::byte* p) {
   return _cvtsh_ss(bits);
 }
 
+KVARTO_INLINE Vec load_half_to_all(const std::byte* p) {
+  std::int16_t bits = 0;
+  __builtin_memcpy(&bits, p, sizeof bits);
+  return _mm512_cvtph_ps(_mm256_set1_epi16(bits));
+}
+
 KVARTO_INLINE __m256i load_32(const std::byte* p) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
 }
@@ -86,9 +92,11 @@ KVARTO_INLINE void load_sixes_less_32(const std::byte* p, const std::byte* high,
 
 // Scales of runs, one word each.
 using RunScales = __m512i;
-KVARTO_INLINE RunScales load_scales_8(const std::uint8_t* p) {  // for runs of 32
-  return _mm512_castsi128_si512(
-      _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+KVARTO_INLINE __m128i eight_bytes(std::uint64_t x) {
+  return _mm_cvtsi64_si128(static_cast<long long>(x));
+}
+KVARTO_INLINE RunScales load_scales_8(std::uint64_t bytes) {  // for runs of 32
+  return _mm512_castsi128_si512(_mm_cvtepu8_epi16(eight_bytes(bytes)));
 }
 KVARTO_INLINE RunScales load_scales_16(const std::byte* p) {  // for runs of 16
   return _mm512_castsi256_si512(
@@ -107,15 +115,18 @@ KVARTO_INLINE Words scale_run_pair(Words words, RunScales scales, int pair) {
   return _mm512_mullo_epi16(words, _mm512_permutexvar_epi16(which, scales));
 }
 
-// Sum over i of a[i] x b[i], 8 of each.
-KVARTO_INLINE float dot_8(const std::uint8_t* a, const float* b) {
-  const __m256 x = _mm256_cvtepi32_ps(
-      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(a))));
-  const __m256 y = _mm256_mul_ps(x, _mm256_loadu_ps(b));
-  const __m128 z = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
-  const __m128 w = _mm_add_ps(z, _mm_movehl_ps(z, z));
-  return _mm_cvtss_f32(_mm_add_ss(w, _mm_shuffle_ps(w, w, 1)));
+// Sums of eight runs.
+using Eight = __m256;
+KVARTO_INLINE Eight zero_eight() { return _mm256_setzero_ps(); }
+// sums + m x minima[i] x activations[i].
+KVARTO_INLINE Eight add_minima(Eight sums, std::uint64_t minima, const float* activations,
+                               const std::byte* m) {
+  const __m256 x = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(eight_bytes(minima)));
+  const __m256 y = _mm256_mul_ps(x, _mm256_loadu_ps(activations));
+  return _mm256_fmadd_ps(y, _mm256_set1_ps(load_half(m)), sums);
 }
+// In lanes that add up to their sum.
+KVARTO_INLINE Vec spread(Eight x) { return _mm512_zextps256_ps512(x); }
 
 // Rounds kLanes floats to nearest even and saturates to 16 bits.
 KVARTO_INLINE void store_words(std::int16_t* p, Vec x) {

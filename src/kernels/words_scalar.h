@@ -31,6 +31,7 @@ KVARTO_INLINE Vec to_vec(const Sums& sums) {
 }
 
 KVARTO_INLINE float load_half(const std::byte* p) { return load_element<Element::kF16>(p); }
+KVARTO_INLINE Vec load_half_to_all(const std::byte* p) { return set1(load_half(p)); }
 KVARTO_INLINE int byte_at(const std::byte* p, int i) { return static_cast<int>(p[i]); }
 KVARTO_INLINE int signed_byte_at(const std::byte* p, int i) {
   const int x = byte_at(p, i);
@@ -81,9 +82,9 @@ KVARTO_INLINE void load_sixes_less_32(const std::byte* p, const std::byte* high,
 struct RunScales {
   int scales[16];
 };
-KVARTO_INLINE RunScales load_scales_8(const std::uint8_t* p) {  // for runs of 32
+KVARTO_INLINE RunScales load_scales_8(std::uint64_t bytes) {  // for runs of 32
   RunScales s = {};
-  for (int i = 0; i < 8; ++i) s.scales[i] = p[i];
+  for (int i = 0; i < 8; ++i) s.scales[i] = static_cast<int>((bytes >> (8 * i)) & 255);
   return s;
 }
 KVARTO_INLINE RunScales load_scales_16(const std::byte* p) {  // for runs of 16
@@ -100,11 +101,21 @@ KVARTO_INLINE Words scale_run_pair(const Words& words, const RunScales& s, int p
   return each_word([&](int i) { return words.word[i] * s.scales[2 * pair + i / 16]; });
 }
 
-// Sum over i of a[i] x b[i], 8 of each.
-KVARTO_INLINE float dot_8(const std::uint8_t* a, const float* b) {
+// Sums of eight runs; here already added up.
+using Eight = float;
+KVARTO_INLINE Eight zero_eight() { return 0; }
+// sums + m x minima[i] x activations[i].
+KVARTO_INLINE Eight add_minima(Eight sums, std::uint64_t minima, const float* activations,
+                               const std::byte* m) {
   float sum = 0;
-  for (int i = 0; i < 8; ++i) sum += static_cast<float>(a[i]) * b[i];
-  return sum;
+  for (int i = 0; i < 8; ++i) {
+    sum += static_cast<float>((minima >> (8 * i)) & 255) * activations[i];
+  }
+  return sums + sum * load_half(m);
+}
+// In lanes that add up to their sum.
+KVARTO_INLINE Vec spread(Eight x) {
+  return each([&](int i) { return i == 0 ? x : 0.0f; });
 }
 
 // Rounds kLanes floats to nearest even and saturates to 16 bits.
