@@ -40,6 +40,7 @@ KVARTO_INLINE Vec block32_row(const std::byte* w, const RowProductsArgs& args) {
   const float* scales = args.scales;
   const std::uint32_t num_blocks = args.columns / 32;
   for (std::uint32_t b = 0; b + 2 <= num_blocks; b += 2) {
+    prefetch_ahead<64>(w);  // pairs of blocks have 36 to 68 bytes
     even = add_block32<Format>(even, w, codes, scales[0]);
     odd = add_block32<Format>(odd, w + Format::kBytes, codes + 32, scales[1]);
     w += std::size_t{2} * Format::kBytes;
@@ -101,6 +102,7 @@ KVARTO_INLINE Vec k45_row(const std::byte* w, const RowProductsArgs& args) {
   const std::uint32_t num_blocks = args.columns / 256;
   for (std::uint32_t b = 0; b < num_blocks; ++b) {
     const std::int16_t* codes = args.codes + std::size_t{b} * 256;
+    prefetch_ahead<Format::kBytes>(w);
     const PackedScales packed = unpack_scales(w + 4);
     const RunScales runs = load_scales_8(packed.scales);
     Sums even = zero_sums();
@@ -162,6 +164,7 @@ KVARTO_INLINE Vec q6k_row(const std::byte* w, const RowProductsArgs& args) {
   const std::uint32_t num_blocks = args.columns / 256;
   for (std::uint32_t b = 0; b < num_blocks; ++b) {
     const std::int16_t* codes = args.codes + std::size_t{b} * 256;
+    prefetch_ahead<kQ6Bytes>(w);
     const RunScales runs = load_scales_16(w + kQ6Scales);
     Sums sums = zero_sums();
     KVARTO_UNROLL(2, half) {
