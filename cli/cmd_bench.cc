@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "bench_sparse.h"
 #include "command.h"
 #include "kvarto/measure.h"
 #include "kvarto/measure_append.h"
@@ -23,6 +24,7 @@ struct Asked {
   std::string what;
   std::string architecture = "gqa";
   std::optional<std::uint64_t> q_heads, kv_heads, head_dim, v_head_dim, window;
+  std::optional<std::uint64_t> latent_dim, rope_dim, top_k, index_heads, index_dim;
   std::vector<std::string> types, key_types, value_types, lengths, layouts, block_sizes, threads;
   std::optional<std::uint64_t> q_len, batch, query_bits;
   std::string arithmetic = "auto";
@@ -38,6 +40,11 @@ Result<std::uint32_t> narrow(const char* name, std::uint64_t value) {
                 fmt::format("{}: found {}, expected at most 4294967295", name, value));
   }
   return static_cast<std::uint32_t>(value);
+}
+
+// Whether rows are picked by an indexer.
+bool is_sparse(const Asked& asked) {
+  return asked.architecture.substr(0, asked.architecture.find(':')) == "dsa";
 }
 
 // The tail of "gqa:4" as a number; `otherwise` if there is none.
@@ -74,7 +81,7 @@ Status set_architecture(const Asked& asked, AttentionBench* bench) {
     KVARTO_CHECK_OK(check_same("--window", asked.window, window, asked.architecture));
   } else {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--arch: found {}, expected mha, mqa, gqa[:G] or swa[:w] here",
+                fmt::format("--arch: found {}, expected mha, mqa, gqa[:G], swa[:w] or dsa[:K] here",
                             asked.architecture));
   }
   KVARTO_CHECK_OK(check_same("--kv-heads", asked.kv_heads, kv_heads, asked.architecture));
@@ -372,6 +379,59 @@ Result<ExitCode> run_attention(const Asked& asked, Output& out) {
   return ExitCode::kDone;
 }
 
+Result<ExitCode> run_sparse(const Asked& asked, Output& out) {
+  const auto refuse = [&](std::string_view option) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: bench of {} has none, expected no value", option, asked.architecture));
+  };
+  if (asked.kv_heads || asked.head_dim || asked.v_head_dim) return refuse("--kv-heads, --head-dim");
+  if (asked.window) return refuse("--window");
+  if (!asked.key_types.empty() || !asked.value_types.empty()) return refuse("--cache-type-k, -v");
+  if (asked.query_bits) return refuse("--query-bits");
+  if (asked.content != "normal") return refuse("--data");
+  if (asked.baseline != "none") return refuse("--baseline");
+  SparseAsked sparse;
+  sparse.architecture = asked.architecture;
+  KVARTO_TRY(sparse.shape.q_heads, narrow("--q-heads", asked.q_heads.value_or(0)));
+  KVARTO_TRY(sparse.shape.latent_dim, narrow("--latent-dim", asked.latent_dim.value_or(0)));
+  KVARTO_TRY(sparse.shape.rope_dim, narrow("--rope-dim", asked.rope_dim.value_or(0)));
+  KVARTO_TRY(sparse.shape.index_heads, narrow("--index-heads", asked.index_heads.value_or(0)));
+  KVARTO_TRY(sparse.shape.index_dim, narrow("--index-dim", asked.index_dim.value_or(0)));
+  KVARTO_TRY(sparse.shape.top_k, argument_of(asked.architecture, asked.top_k.value_or(0)));
+  KVARTO_CHECK_OK(check_same("--top-k", asked.top_k, sparse.shape.top_k, asked.architecture));
+  if (asked.what == "prefill") sparse.q_len = asked.q_len.value_or(512);
+  sparse.batch = asked.batch.value_or(1);
+  sparse.types = asked.types;
+  sparse.lengths = asked.lengths;
+  sparse.layouts = asked.layouts;
+  sparse.block_sizes = asked.block_sizes;
+  sparse.threads = asked.threads;
+  sparse.arithmetic = asked.arithmetic;
+  sparse.seconds = asked.seconds;
+  sparse.is_json = asked.is_json;
+  KVARTO_CHECK_OK(check_unused(asked));
+  KVARTO_CHECK_OK(run_sparse_bench(sparse, out));
+  return ExitCode::kDone;
+}
+
+// Options that only some architectures have.
+Status check_indexer_options(const Asked& asked) {
+  const std::pair<std::string_view, bool> options[] = {
+      {"--latent-dim", asked.latent_dim.has_value()},
+      {"--rope-dim", asked.rope_dim.has_value()},
+      {"--top-k", asked.top_k.has_value()},
+      {"--index-heads", asked.index_heads.has_value()},
+      {"--index-dim", asked.index_dim.has_value()}};
+  for (const auto& [option, is_given] : options) {
+    if (!is_given) continue;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: bench {} of {} has none, expected no value", option, asked.what,
+                            asked.architecture));
+  }
+  return {};
+}
+
 Json machine_json(const MachineReport& report) {
   Json bandwidth = Json::array();
   for (const BandwidthPoint& point : report.bandwidth) {
@@ -429,7 +489,11 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
     KVARTO_CHECK_OK(check_unused(asked));
     return run_machine(asked, out);
   }
+  if ((asked.what == "decode" || asked.what == "prefill") && is_sparse(asked)) {
+    return run_sparse(asked, out);
+  }
   if (asked.what == "decode" || asked.what == "prefill" || asked.what == "append") {
+    KVARTO_CHECK_OK(check_indexer_options(asked));
     return run_attention(asked, out);
   }
   return fail(
@@ -441,12 +505,18 @@ Runner declare(OptionSet& options) {
   auto asked = std::make_shared<Asked>();
   options.positional("WHAT", &asked->what, "machine, decode, prefill or append");
   options.section("shape");
-  options.text("--arch", "A", &asked->architecture, "mha, mqa, gqa[:G] or swa[:w] (default gqa)");
+  options.text("--arch", "A", &asked->architecture,
+               "mha, mqa, gqa[:G], swa[:w] or dsa[:K] (default gqa)");
   options.count("--q-heads", 1, &asked->q_heads, "query heads (default 32)");
   options.count("--kv-heads", 1, &asked->kv_heads, "KV heads (default 8; mha: as query heads)");
   options.count("--head-dim", 1, &asked->head_dim, "elements of a head (default 128)");
   options.count("--v-head-dim", 1, &asked->v_head_dim, "elements of a head of V");
   options.count("--window", 1, &asked->window, "tokens of a window");
+  options.count("--latent-dim", 1, &asked->latent_dim, "dsa: elements of a latent (default 512)");
+  options.count("--rope-dim", 1, &asked->rope_dim, "dsa: rotated elements of a row (default 64)");
+  options.count("--top-k", 1, &asked->top_k, "dsa: rows that the indexer picks (default 2048)");
+  options.count("--index-heads", 1, &asked->index_heads, "dsa: heads of the indexer (default 64)");
+  options.count("--index-dim", 1, &asked->index_dim, "dsa: elements of an index key (default 128)");
   options.list("--kv-dtype,--kv-cache-dtype", "T", &asked->types,
                "cache type of K and V (default f16): f32 f16 bf16 fp8 fp8_e5m2 q8_0 q5_1 q5_0 q4_1 "
                "q4_0 iq4_nl int8 int4 nvfp4 mxfp4");

@@ -16,6 +16,7 @@
 #include "kvarto/cache_view.h"
 #include "kvarto/observe.h"
 #include "kvarto/result.h"
+#include "kvarto/selection.h"
 
 namespace kvarto {
 
@@ -143,6 +144,10 @@ class AttentionRunner {
   // The result is the same, bit for bit, for equal numbers of threads.
   [[nodiscard]] Result<AttentionReport> decode(const DecodeCall& call);
   [[nodiscard]] Result<AttentionReport> prefill(const PrefillCall& call);
+
+  // Scores index keys and selects rows by them (selection.h). Errors: kInvalidArgument for shapes
+  // and tables that do not fit each other; kUnsupported for index keys that no kernel reads.
+  [[nodiscard]] Result<SelectReport> select(const SelectCall& call, Selection& selection);
 
   // Tells `observer` of every decode from now on; nullptr ends it.
   void set_observer(Observer* observer);

@@ -77,7 +77,7 @@ Result<std::vector<RowRange>> ranges_of(const DecodeCall& call) {
 
 // No exception leaves the library: scratch memory that cannot be had is an error.
 template <typename Run>
-Result<AttentionReport> reporting_memory(const Run& run) {
+auto reporting_memory(const Run& run) -> decltype(run()) {
   try {
     return run();
   } catch (const std::bad_alloc&) {
@@ -196,6 +196,14 @@ Result<AttentionReport> prefill_with(RunnerState& state, const PrefillCall& call
       start_report(call.view, work.shape, chosen.arith, state.pool.num_threads());
   run_prefill(work, report);
   return report;
+}
+
+Result<SelectReport> AttentionRunner::select(const SelectCall& call, Selection& selection) {
+  return reporting_memory([&] { return select_with(*state_, call, selection); });
+}
+
+Result<SelectReport> select_with(RunnerState& state, const SelectCall& call, Selection& selection) {
+  return run_select(call, *state.kernels, state.pool, state.index, selection);
 }
 
 }  // namespace kvarto

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "attention/head_pass.h"
+#include "attention/indexer.h"
 #include "base/aligned_floats.h"
 #include "base/thread_pool.h"
 #include "kernels/dispatch.h"
@@ -42,6 +43,7 @@ struct RunnerState {
   ThreadPool pool;
   std::vector<ThreadScratch> scratch;
   AlignedFloats parts;  // states of work items that are merged
+  IndexState index;
   Observer* observer = nullptr;
 };
 
@@ -55,5 +57,7 @@ class RunnerAccess {
 // instruction set this way.
 [[nodiscard]] Result<AttentionReport> decode_with(RunnerState& state, const DecodeCall& call);
 [[nodiscard]] Result<AttentionReport> prefill_with(RunnerState& state, const PrefillCall& call);
+[[nodiscard]] Result<SelectReport> select_with(RunnerState& state, const SelectCall& call,
+                                               Selection& selection);
 
 }  // namespace kvarto

@@ -34,6 +34,7 @@ void fill_codecs(KernelTable& table);
 namespace avx512vnni {
 PeakLoop peak_loop();
 void fill_code_kernels(CodeKernels& kernels);
+void fill_index_kernels(IndexKernels& kernels);
 }  // namespace avx512vnni
 #if KVARTO_HAS_AVX512FP16
 namespace avx512fp16 {
@@ -140,7 +141,10 @@ std::array<KernelTable, 3> fill_tables() {
     if (isa == Isa::kAvx512) {
       avx512::fill_table(tables[2]);
       avx512::fill_codecs(tables[2]);
-      if (has_dot_products()) avx512vnni::fill_code_kernels(tables[2].codes);
+      if (has_dot_products()) {
+        avx512vnni::fill_code_kernels(tables[2].codes);
+        avx512vnni::fill_index_kernels(tables[2].index);
+      }
     }
   }
 #endif

@@ -9,6 +9,8 @@
 #include "kernels/softmax_inl.h"
 #include "kernels/convert_inl.h"
 #include "kernels/codes_inl.h"
+#include "kernels/index_inl.h"
+#include "kernels/index_avx512.h"
 #include "kernels/probe_inl.h"
 #include "kernels/wide_kernels.h"
 #include "kernels/wide_shared_inl.h"
@@ -18,6 +20,9 @@
 
 namespace kvarto::avx512 {
 
-void fill_table(KernelTable& table) { table = make_table(Isa::kAvx512, "avx512"); }
+void fill_table(KernelTable& table) {
+  table = make_table(Isa::kAvx512, "avx512");
+  table.index.f32.fill_e4m3 = fill_e4m3_f32;
+}
 
 }  // namespace kvarto::avx512

@@ -5,9 +5,11 @@
 #include "kernels/peak_loops.h"
 
 #define KVARTO_ISA avx512vnni
-#include "kernels/unroll_inl.h"
+#include "kernels/vec_avx512.h"
 // clang-format off
 #include "kernels/codes_avx512vnni.h"
+#include "kernels/index_inl.h"
+#include "kernels/index_avx512vnni.h"
 // clang-format on
 
 namespace kvarto::avx512vnni {
@@ -48,6 +50,12 @@ void fill_code_kernels(CodeKernels& kernels) {
   fill_codes<8, 2>(kernels);
   fill_codes<4, 1>(kernels);
   fill_codes<4, 2>(kernels);
+}
+
+void fill_index_kernels(IndexKernels& kernels);
+void fill_index_kernels(IndexKernels& kernels) {
+  kernels.int16 = {"avx512vnni", pack_index_int16, fill_e4m3_int16, round_index,
+                   index_scores_int16};
 }
 
 }  // namespace kvarto::avx512vnni

@@ -9,6 +9,7 @@
 #include "kernels/softmax_inl.h"
 #include "kernels/convert_inl.h"
 #include "kernels/codes_inl.h"
+#include "kernels/index_inl.h"
 #include "kernels/probe_inl.h"
 #include "kernels/wide_kernels.h"
 #include "kernels/wide_shared_inl.h"

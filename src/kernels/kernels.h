@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "kernels/code_kernels.h"
+#include "kernels/index_kernels.h"
 #include "kvarto/codec_id.h"
 
 namespace kvarto {
@@ -176,6 +177,7 @@ struct KernelTable {
   JoinTilesFunction join_tiles = nullptr;  // kernels in half precision alone
   const WideKernels* wide = nullptr;
   CodeKernels codes;
+  IndexKernels index;
   ReadStreamFunction read_stream = nullptr;
   FmaLoopFunction fma_loop = nullptr;
   std::uint64_t fma_loop_flop = 0;  // of one round

@@ -38,6 +38,7 @@ inline KernelTable make_table(Isa isa, const char* name) {
   table.transpose = transpose_tile;
   table.wide = &kWideKernels;
   table.codes = make_code_kernels(name);
+  table.index = make_index_kernels(name);
   table.read_stream = read_stream;
   table.fma_loop = fma_loop;
   table.fma_loop_flop = 2ull * kLanes * kFmaChains;
