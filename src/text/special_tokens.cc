@@ -32,8 +32,9 @@ Result<SpecialTokens> SpecialTokens::create(const Vocabulary& vocabulary) {
     special.entries_.push_back(entry);
   }
   std::vector<Entry>& entries = special.entries_;
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const Entry& a, const Entry& b) { return a.text < b.text; });
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.text != b.text ? a.text < b.text : a.token < b.token;
+  });
   entries.erase(std::unique(entries.begin(), entries.end(),
                             [](const Entry& a, const Entry& b) { return a.text == b.text; }),
                 entries.end());
