@@ -70,8 +70,7 @@ Result<ChosenArith> choose_arith(const AttentionOptions& options, const CacheVie
                             kKeyTileRows, kCodeColumn, codec_info(view.k.codec).name, view.k.width,
                             codec_info(view.v.codec).name, view.v.width, layout_of(view)));
   }
-  const bool is_fast =
-      options.arith == Arith::kAuto && has_codes && selected.codes.has_dot_products;
+  const bool is_fast = options.arith == Arith::kAuto && has_codes && selected.codes.is_fast;
   if (options.arith == Arith::kInt8 || is_fast) return ChosenArith{Arith::kInt8, &selected};
   if (options.query_bits != 16) {
     return fail(ErrorCode::kUnsupported,

@@ -129,7 +129,11 @@ using FillCodesFunction = void (*)(const FillCodesArgs&);
 // KernelTable.
 struct CodeKernels {
   const char* isa = nullptr;
-  bool has_dot_products = false;  // whether this is faster than f32 arithmetic on filled rows
+  bool is_fast = false;  // faster than f32 arithmetic on filled rows
+  // Operands, of one byte and of two, are 16-bit integers in pairs instead of bytes. In a word of
+  // queries are elements 0 and 2 of four, in the word in the place of its high bytes 1 and 3; in
+  // those of weights rows 0 and 2, and 1 and 3, of four.
+  bool has_paired_operands = false;
   PackQueryCodesFunction pack_queries = nullptr;
   LoadScalesFunction load_scales = nullptr;
   CodeScoreFunction score[kNumCodeWidths][kNumOperandParts][4] = {};

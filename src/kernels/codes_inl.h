@@ -206,18 +206,43 @@ inline void pack_query_codes(const PackQueryCodesArgs& args) {
   }
 }
 
+// Eight numbers, which the compiler keeps in what registers the set has; loops over arrays it
+// unrolls instead.
+using EightWords = std::uint32_t __attribute__((vector_size(32)));
+using EightCodes = std::int32_t __attribute__((vector_size(32)));
+using EightFloats = float __attribute__((vector_size(32)));
+
+// Code j of eight words, `half` as in code_at(), times a number or eight, to f32.
+template <int kBits, typename Scale>
+KVARTO_INLINE void store_codes(const EightWords& words, std::uint32_t place,
+                               std::int32_t zero_point, const Scale& scale, float* out) {
+  const EightWords masked = (words >> place) & (kBits == 8 ? 255u : 15u);
+  const EightCodes codes = __builtin_convertvector(masked, EightCodes) - zero_point;
+  const EightFloats x = __builtin_convertvector(codes, EightFloats) * scale;
+  __builtin_memcpy(out, &x, sizeof x);
+}
+template <int kBits>
+KVARTO_INLINE std::uint32_t code_place(std::uint32_t half, std::uint32_t j) {
+  return 8 * j + (kBits == 8 ? 0 : 4 * half);
+}
+
 // A tile of keys to f32, [dim][16].
 template <int kBits>
 void fill_key_codes(const FillCodesArgs& args) {
   constexpr std::uint32_t kWords = 8 / kBits;
-  for (std::uint32_t d = 0; d < args.dim; ++d) {
-    const std::byte* line = args.codes + std::size_t{d / 4 / kWords} * kLineBytes;
-    const float* scales = args.row_scales + d / args.group_elements * kChunkRows;
-    float* out = args.out + std::size_t{d} * kCodeRows;
-    for (std::uint32_t row = 0; row < kCodeRows; ++row) {
-      const auto code =
-          static_cast<std::int32_t>(code_at<kBits>(line + row * 4, d / 4 % kWords, d % 4));
-      out[row] = static_cast<float>(code - args.zero_point) * scales[row];
+  for (std::uint32_t word = 0; word < args.dim / 4; ++word) {
+    const std::byte* line = args.codes + std::size_t{word / kWords} * kLineBytes;
+    const float* scales = args.row_scales + word * 4 / args.group_elements * kChunkRows;
+    float* out = args.out + std::size_t{word} * 4 * kCodeRows;
+    for (std::uint32_t row = 0; row < kCodeRows; row += 8) {
+      EightWords words;
+      EightFloats scale;
+      __builtin_memcpy(&words, line + row * 4, sizeof words);
+      __builtin_memcpy(&scale, scales + row, sizeof scale);
+      for (std::uint32_t j = 0; j < 4; ++j) {
+        store_codes<kBits>(words, code_place<kBits>(word % kWords, j), args.zero_point, scale,
+                           out + j * kCodeRows + row);
+      }
     }
   }
 }
@@ -227,16 +252,17 @@ template <int kBits>
 void fill_value_codes(const FillCodesArgs& args) {
   constexpr std::uint32_t kLines = kBits / 2;
   constexpr std::uint32_t kQuads = 8 / kBits;
-  for (std::uint32_t row = 0; row < kCodeRows; ++row) {
-    const std::uint32_t quad = row / 4;
-    float* out = args.out + std::size_t{row} * args.stride;
-    for (std::uint32_t d = 0; d < args.dim; ++d) {
-      const std::byte* line =
-          args.codes + (std::size_t{d / 16} * kLines + quad / kQuads) * kLineBytes;
-      const auto code =
-          static_cast<std::int32_t>(code_at<kBits>(line + d % 16 * 4, quad % kQuads, row % 4));
-      out[d] = static_cast<float>(code - args.zero_point) *
-               args.row_scales[d / args.group_elements * kChunkRows + row];
+  for (std::uint32_t d = 0; d < args.dim; d += 8) {
+    const float* scales = args.row_scales + d / args.group_elements * kChunkRows;
+    for (std::uint32_t quad = 0; quad < 4; ++quad) {
+      const std::size_t line = std::size_t{d / 16} * kLines + quad / kQuads;
+      EightWords words;
+      __builtin_memcpy(&words, args.codes + line * kLineBytes + d % 16 * 4, sizeof words);
+      for (std::uint32_t j = 0; j < 4; ++j) {
+        const std::uint32_t row = 4 * quad + j;
+        store_codes<kBits>(words, code_place<kBits>(quad % kQuads, j), args.zero_point, scales[row],
+                           args.out + std::size_t{row} * args.stride + d);
+      }
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "kernels/softmax_inl.h"
 #include "kernels/convert_inl.h"
 #include "kernels/codes_inl.h"
+#include "kernels/codes_avx2.h"
 #include "kernels/index_inl.h"
 #include "kernels/probe_inl.h"
 #include "kernels/wide_kernels.h"
@@ -19,6 +20,9 @@
 
 namespace kvarto::avx2 {
 
-void fill_table(KernelTable& table) { table = make_table(Isa::kAvx2, "avx2"); }
+void fill_table(KernelTable& table) {
+  table = make_table(Isa::kAvx2, "avx2");
+  fill_pair_table(table.codes);
+}
 
 }  // namespace kvarto::avx2

@@ -171,18 +171,36 @@ TEST_P(CodeKernel, ScoresAreTheSumsUpToTheRoundingOfQueries) {
   }
 }
 
+std::size_t operand_bytes(const CodeKernels& kernels, const CodeCase& shape) {
+  return std::size_t{kernels.has_paired_operands ? 2 : shape.parts} * kChunkRows;
+}
+
 struct Operands {
   std::vector<std::int8_t> codes;
   std::vector<float> scales;
   std::vector<std::int32_t> zeros;
 };
 
+// The operand of one row, where QuantiseArgs and CodeKernels put it.
+int operand_at(const CodeKernels& kernels, const CodeCase& shape, const Operands& operands,
+               std::size_t pair, std::uint32_t row) {
+  const std::int8_t* begin = &operands.codes[pair * operand_bytes(kernels, shape)];
+  const std::size_t word = row % 16 / 4 * 4 + row / 16;
+  if (kernels.has_paired_operands) {
+    std::int16_t x = 0;
+    std::memcpy(&x, begin + row % 2 * kChunkRows + word * 4 + row % 4 / 2 * 2, sizeof x);
+    return x;
+  }
+  const std::size_t place = word * 4 + row % 4;
+  return begin[place] + (shape.parts == 2 ? 256 * begin[kChunkRows + place] : 0);
+}
+
 Operands quantise(const CodeKernels& kernels, const CodeCase& shape, const Rows& rows,
                   const std::vector<float>& p, std::uint32_t first_row, std::uint32_t end_row) {
   const std::uint32_t tile = 1u << shape.tile;
   const std::size_t num_pairs = std::size_t{tile} * rows.num_groups;
   Operands out;
-  out.codes.assign(num_pairs * shape.parts * kChunkRows, 77);
+  out.codes.assign(num_pairs * operand_bytes(kernels, shape), 77);
   out.scales.resize(num_pairs);
   out.zeros.resize(num_pairs);
   QuantiseArgs args;
@@ -229,13 +247,11 @@ TEST_P(CodeKernel, OperandsAreProbabilitiesTimesScalesUpToHalfAUnit) {
       const std::vector<float> p = probabilities(tile, range.first, range.end, random);
       const Operands found = quantise(kernels, shape, rows, p, range.first, range.end);
       for (std::size_t pair = 0; pair < found.scales.size(); ++pair) {
-        const std::int8_t* low = &found.codes[pair * shape.parts * kChunkRows];
         const double unit = double{found.scales[pair]};
         std::int64_t sum = 0;
         double largest = 0;
         for (std::uint32_t row = 0; row < kChunkRows; ++row) {
-          const std::size_t place = (row % 16 / 4 * 4 + row / 16) * 4 + row % 4;
-          const int x = low[place] + (shape.parts == 2 ? 256 * low[kChunkRows + place] : 0);
+          const int x = operand_at(kernels, shape, found, pair, row);
           sum += x;
           const bool is_inside = row >= range.first && row < range.end;
           const std::size_t query = pair % tile;
@@ -288,11 +304,9 @@ TEST_P(CodeKernel, AccumulationIsExactInTheOperands) {
       for (std::uint32_t i = 0; i < tile; ++i) {
         for (std::uint32_t d = 0; d < shape.dim; ++d) {
           const std::size_t pair = std::size_t{d / shape.group} * tile + i;
-          const std::int8_t* low = &operands.codes[pair * shape.parts * kChunkRows];
           std::int64_t sum = 0;
           for (std::uint32_t row = 0; row < kChunkRows; ++row) {
-            const std::size_t place = (row % 16 / 4 * 4 + row / 16) * 4 + row % 4;
-            const int x = low[place] + (shape.parts == 2 ? 256 * low[kChunkRows + place] : 0);
+            const int x = operand_at(kernels, shape, operands, pair, row);
             sum += x * (static_cast<int>(rows.codes[row * shape.dim + d]) - rows.zero_point());
           }
           const double exact = 1.5 + static_cast<double>(sum) * double{operands.scales[pair]};

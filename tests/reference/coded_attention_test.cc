@@ -260,8 +260,8 @@ TEST_P(CodedAttention, AutoTakesIntegersWhereTheMachineHasDotProducts) {
   const DecodeCall call{test.view(), shape.q_heads, q, {}, out, {}};
   const auto report = decode_with(state, call);
   ASSERT_TRUE(report.has_value());
-  EXPECT_EQ(report->arith, kernels.codes.has_dot_products ? "int8" : "f32");
-  EXPECT_EQ(report->kernel, kernels.codes.has_dot_products ? "dense_tiles" : "dense_tiles_fill_kv");
+  EXPECT_EQ(report->arith, kernels.codes.is_fast ? "int8" : "f32");
+  EXPECT_EQ(report->kernel, kernels.codes.is_fast ? "dense_tiles" : "dense_tiles_fill_kv");
 }
 
 TEST_P(CodedAttention, SaysWhyIntegersCannotRun) {
