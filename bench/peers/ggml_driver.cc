@@ -99,6 +99,18 @@ class Noise {
   std::uint64_t state_;
 };
 
+// ggml_quantize_chunk takes, in some versions, one argument more.
+template <typename Quantise>
+void quantise_row(Quantise quantise, ggml_type type, const std::vector<float>& row, void* target) {
+  const auto width = static_cast<std::int64_t>(row.size());
+  if constexpr (std::is_invocable_v<Quantise, ggml_type, const float*, void*, std::int64_t,
+                                    std::int64_t, std::int64_t, const float*>) {
+    quantise(type, row.data(), target, 0, 1, width, nullptr);
+  } else {
+    quantise(type, row.data(), target, 0, 1, width, nullptr, nullptr);
+  }
+}
+
 void fill(ggml_tensor* rows, std::uint64_t seed) {
   const std::int64_t width = rows->ne[0];
   const std::int64_t count = ggml_nrows(rows);
@@ -111,7 +123,7 @@ void fill(ggml_tensor* rows, std::uint64_t seed) {
       if (rows->type == GGML_TYPE_F32) {
         std::memcpy(target, row.data(), row.size() * sizeof(float));
       } else {
-        ggml_quantize_chunk(rows->type, row.data(), target, 0, 1, width, nullptr);
+        quantise_row(&ggml_quantize_chunk, rows->type, row, target);
       }
     }
   };
