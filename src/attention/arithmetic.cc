@@ -56,7 +56,8 @@ bool has_code_tiles(const StreamView& stream) {
 }  // namespace
 
 Result<ChosenArith> choose_arith(const AttentionOptions& options, const CacheView& view,
-                                 std::uint32_t num_q_heads, const KernelTable& selected) {
+                                 std::uint32_t num_q_heads, const KernelTable& selected,
+                                 Phase phase) {
   if (options.query_bits != 16 && options.query_bits != 8) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("query_bits: found {}, expected 16 or 8", options.query_bits));
@@ -70,8 +71,12 @@ Result<ChosenArith> choose_arith(const AttentionOptions& options, const CacheVie
                             kKeyTileRows, kCodeColumn, codec_info(view.k.codec).name, view.k.width,
                             codec_info(view.v.codec).name, view.v.width, layout_of(view)));
   }
-  const bool is_fast = options.arith == Arith::kAuto && has_codes && selected.codes.is_fast;
-  if (options.arith == Arith::kInt8 || is_fast) return ChosenArith{Arith::kInt8, &selected};
+  // 8-bit queries ask for integers, whatever is faster.
+  const bool is_fast = phase == Phase::kDecode || options.query_bits != 16
+                           ? selected.codes.is_fast
+                           : selected.codes.is_fast_in_prefill;
+  const bool is_chosen = options.arith == Arith::kAuto && has_codes && is_fast;
+  if (options.arith == Arith::kInt8 || is_chosen) return ChosenArith{Arith::kInt8, &selected};
   if (options.query_bits != 16) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("query_bits: found {}, but integer arithmetic, which it is for, does "

@@ -132,8 +132,8 @@ Result<AttentionReport> decode_with(RunnerState& state, const DecodeCall& call) 
   shape.out_size = call.out.size();
   shape.lse_size = call.lse.size();
   DecodeWork work;
-  KVARTO_TRY(const ChosenArith chosen,
-             choose_arith(call.options, call.view, call.num_q_heads, *state.kernels));
+  KVARTO_TRY(const ChosenArith chosen, choose_arith(call.options, call.view, call.num_q_heads,
+                                                    *state.kernels, Phase::kDecode));
   KVARTO_TRY(work.shape, check_all(shape, chosen));
   KVARTO_TRY(const std::vector<RowRange> visible, ranges_of(call));
   work.call = &call;
@@ -181,8 +181,8 @@ Result<AttentionReport> prefill_with(RunnerState& state, const PrefillCall& call
   shape.out_size = call.out.size();
   shape.lse_size = call.lse.size();
   PrefillWork work;
-  KVARTO_TRY(const ChosenArith chosen,
-             choose_arith(call.options, call.view, call.num_q_heads, *state.kernels));
+  KVARTO_TRY(const ChosenArith chosen, choose_arith(call.options, call.view, call.num_q_heads,
+                                                    *state.kernels, Phase::kPrefill));
   KVARTO_TRY(work.shape, check_all(shape, chosen));
   for (std::size_t s = 0; s < call.q_lens.size(); ++s) {
     if (call.q_lens[s] == 0) continue;

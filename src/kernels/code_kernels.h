@@ -129,7 +129,9 @@ using FillCodesFunction = void (*)(const FillCodesArgs&);
 // KernelTable.
 struct CodeKernels {
   const char* isa = nullptr;
-  bool is_fast = false;  // faster than f32 arithmetic on filled rows
+  // Faster than f32 arithmetic on filled rows: in decode; for the many queries of a prefill.
+  bool is_fast = false;
+  bool is_fast_in_prefill = false;
   // Operands, of one byte and of two, are 16-bit integers in pairs instead of bytes. In a word of
   // queries are elements 0 and 2 of four, in the word in the place of its high bytes 1 and 3; in
   // those of weights rows 0 and 2, and 1 and 3, of four.

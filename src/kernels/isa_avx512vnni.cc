@@ -40,7 +40,7 @@ PeakLoop peak_loop() { return {"int8 dot", "avx512vnni", dot_loop, kDotLoopOpera
 void fill_code_kernels(CodeKernels& kernels);
 void fill_code_kernels(CodeKernels& kernels) {
   kernels.isa = "avx512vnni";
-  kernels.is_fast = true;
+  kernels.is_fast = kernels.is_fast_in_prefill = true;
   kernels.dot_loop = dot_loop;
   kernels.dot_loop_operations = kDotLoopOperations;
   kernels.pack_queries = pack_queries;

@@ -251,7 +251,7 @@ TEST_P(CodedAttention, MatchesTheReferenceOnRandomShapes) {
   }
 }
 
-TEST_P(CodedAttention, AutoTakesIntegersWhereTheMachineHasDotProducts) {
+TEST_P(CodedAttention, AutoTakesIntegersWhereTheyAreFaster) {
   CodedShape shape;
   const CodedCase test(shape, kernels);
   const std::vector<float> q = test.queries(1, 2);
@@ -262,6 +262,11 @@ TEST_P(CodedAttention, AutoTakesIntegersWhereTheMachineHasDotProducts) {
   ASSERT_TRUE(report.has_value());
   EXPECT_EQ(report->arith, kernels.codes.is_fast ? "int8" : "f32");
   EXPECT_EQ(report->kernel, kernels.codes.is_fast ? "dense_tiles" : "dense_tiles_fill_kv");
+  const std::vector<std::uint64_t> q_lens(shape.lengths.size(), 1);
+  const auto prefill =
+      prefill_with(state, PrefillCall{test.view(), q_lens, shape.q_heads, q, {}, out, {}});
+  ASSERT_TRUE(prefill.has_value());
+  EXPECT_EQ(prefill->arith, kernels.codes.is_fast_in_prefill ? "int8" : "f32");
 }
 
 TEST_P(CodedAttention, SaysWhyIntegersCannotRun) {
