@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <random>
 
@@ -262,6 +263,46 @@ TEST_P(IndexerOnEveryIsa, SelectsTheRowsOfTheOfficialArithmeticFromKeysOfFp8) {
     call.q = vectors.array("index_q");
     call.weights = vectors.array("index_w");
     EXPECT_EQ(rows_of(select(call), 0), vectors.selected[0]) << index_arith_name(arith);
+  }
+}
+
+// Queries in fp8 are numbers like any others: their scales go into the weights.
+TEST_P(IndexerOnEveryIsa, SelectsTheRowsOfTheOfficialArithmeticForQueriesOfFp8) {
+  const std::vector<LatentVectors> all = read_latent_vectors();
+  const LatentVectors& vectors = all.back();
+  ASSERT_EQ(vectors.name, "index_fp8");
+  SparseShape shape;
+  shape.index_heads = vectors.index_heads;
+  shape.top_k = vectors.top_k;
+  shape.lengths = {vectors.tokens};
+  SparseCase sparse(shape);
+  for (std::uint32_t row = 0; row < vectors.tokens; ++row) {
+    sparse.write_index_key(0, row, std::span(vectors.array("index_k")).subspan(row * 128, 128));
+  }
+  const KernelTable& kernels = kernel_table(Isa::kScalar);
+  std::vector<float> codes = vectors.array("index_q");
+  std::vector<float> weights = vectors.array("index_w");
+  for (std::size_t h = 0; h < vectors.index_heads; ++h) {
+    std::byte image[128 + sizeof(float)];
+    kernels.encode[static_cast<int>(Codec::kFp8Scaled128)](&codes[h * 128], image, 128);
+    kernels.decode[static_cast<int>(Codec::kFp8E4M3)](image, &codes[h * 128], 128);
+    float scale = 0;
+    std::memcpy(&scale, image + 128, sizeof scale);
+    weights[h] *= scale;
+  }
+  const ExactScores exact = exact_scores(
+      {.q = codes, .weights = weights, .keys = sparse.index_keys(0), .arith = IndexArith::kF32});
+  const std::vector<float>& golden = vectors.array("scores_q8");
+  ASSERT_EQ(golden.size(), exact.scores.size());
+  for (std::size_t i = 0; i < golden.size(); ++i) {
+    EXPECT_NEAR(exact.scores[i], golden[i], std::ldexp(std::fabs(golden[i]), -22)) << i;
+  }
+  const LayerView view = sparse.index_view();
+  for (const IndexArith arith : {IndexArith::kF32, IndexArith::kInt16}) {
+    SelectCall call = sparse.select_call(view, arith);
+    call.q = codes;
+    call.weights = weights;
+    EXPECT_EQ(rows_of(select(call), 0), vectors.selected[1]) << index_arith_name(arith);
   }
 }
 
