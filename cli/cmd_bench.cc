@@ -394,6 +394,7 @@ Result<ExitCode> run_sparse(const Asked& asked, Output& out) {
   SparseAsked sparse;
   sparse.architecture = asked.architecture;
   KVARTO_TRY(sparse.shape.q_heads, narrow("--q-heads", asked.q_heads.value_or(0)));
+  sparse.shape.kv_heads = 1;  // rows have no heads; the default would have to divide query heads
   KVARTO_TRY(sparse.shape.latent_dim, narrow("--latent-dim", asked.latent_dim.value_or(0)));
   KVARTO_TRY(sparse.shape.rope_dim, narrow("--rope-dim", asked.rope_dim.value_or(0)));
   KVARTO_TRY(sparse.shape.index_heads, narrow("--index-heads", asked.index_heads.value_or(0)));
