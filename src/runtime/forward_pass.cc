@@ -243,16 +243,19 @@ std::span<const float> ForwardPass::last_logits(std::uint64_t num_tokens) {
   return {logits_, decoder_.vocab_size};
 }
 
-void ForwardPass::each_logits(
+std::span<const float> ForwardPass::each_logits(
     std::uint64_t num_tokens,
     const std::function<void(std::uint64_t, std::span<const float>)>& visit) {
+  std::span<const float> last;
   for (std::uint64_t first = 0; first < num_tokens; first += logit_tokens_) {
     const std::uint64_t count = std::min(logit_tokens_, num_tokens - first);
     fill_logits(first, count);
     for (std::uint64_t t = 0; t < count; ++t) {
-      visit(first + t, {logits_ + t * decoder_.vocab_size, decoder_.vocab_size});
+      last = {logits_ + t * decoder_.vocab_size, decoder_.vocab_size};
+      visit(first + t, last);
     }
   }
+  return last;
 }
 
 Status ForwardPass::check_attention(KvCache& cache) {

@@ -43,9 +43,10 @@ class ForwardPass {
 
   // The logits of the last token of the last run; valid until the next call.
   std::span<const float> last_logits(std::uint64_t num_tokens);
-  // Calls visit(token, logits) for every token of the last run.
-  void each_logits(std::uint64_t num_tokens,
-                   const std::function<void(std::uint64_t, std::span<const float>)>& visit);
+  // Calls visit(token, logits) for every token of the last run; returns those of the last.
+  std::span<const float> each_logits(
+      std::uint64_t num_tokens,
+      const std::function<void(std::uint64_t, std::span<const float>)>& visit);
 
   // Checks that attention can run over this cache, on rows of zeros of a sequence of its own.
   Status check_attention(KvCache& cache);

@@ -145,20 +145,27 @@ Status feed_chunk(SessionState& state, std::span<const std::uint32_t> chunk) {
   return state.cache.trim(state.sequence);
 }
 
-Status feed_chunks(SessionState& state, std::span<const std::uint32_t> tokens,
-                   const FeedCallbacks& callbacks) {
+// Returns the logits of the last token.
+Result<std::span<const float>> feed_chunks(SessionState& state,
+                                           std::span<const std::uint32_t> tokens,
+                                           const FeedCallbacks& callbacks) {
+  std::span<const float> logits;
   for (std::size_t first = 0; first < tokens.size(); first += state.chunk_size) {
     const auto chunk =
         tokens.subspan(first, std::min<std::size_t>(state.chunk_size, tokens.size() - first));
     KVARTO_CHECK_OK(feed_chunk(state, chunk));
+    const bool is_last = first + chunk.size() == tokens.size();
     if (callbacks.on_logits) {
-      state.pass.each_logits(chunk.size(), [&](std::uint64_t i, std::span<const float> logits) {
-        callbacks.on_logits(first + i, logits);
-      });
+      logits =
+          state.pass.each_logits(chunk.size(), [&](std::uint64_t i, std::span<const float> row) {
+            callbacks.on_logits(first + i, row);
+          });
+    } else if (is_last) {
+      logits = state.pass.last_logits(chunk.size());
     }
     if (callbacks.on_progress) callbacks.on_progress(first + chunk.size(), tokens.size());
   }
-  return {};
+  return logits;
 }
 
 }  // namespace
@@ -202,20 +209,15 @@ Result<std::span<const float>> Session::feed(std::span<const std::uint32_t> toke
   const bool is_decode = tokens.size() == 1 && state.num_tokens > 0;
   const auto start = Clock::now();
   const double attention_before = state.pass.attention_s();
-  std::span<const float> logits;
-  Status status;
+  Result<std::span<const float>> logits;
   try {
-    status = feed_chunks(state, tokens, callbacks);
-    if (status) {
-      const std::size_t last = (tokens.size() - 1) % state.chunk_size;
-      logits = state.pass.last_logits(last + 1);
-    }
+    logits = feed_chunks(state, tokens, callbacks);
   } catch (const std::bad_alloc&) {
-    status = fail(ErrorCode::kOutOfMemory, "session: scratch memory could not be allocated");
+    logits = fail(ErrorCode::kOutOfMemory, "session: scratch memory could not be allocated");
   }
-  if (!status) {
+  if (!logits) {
     clear();
-    return tl::unexpected<Error>(std::move(status).error());
+    return logits;
   }
   SessionStats& stats = state.stats;
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
