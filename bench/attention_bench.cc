@@ -4,6 +4,7 @@
 //   cache/...     caches of at most 32 MiB, which stay in the last-level cache between runs
 //   pair/...      two measurements side by side: paged and contiguous, layouts, forks, ragged
 //   codes/...     integer codes against f16 and against the read stream
+//   latent/...    absorbed decode of MLA against the multiply-add loop, 65,536 tokens
 //   batches prefill/...   2,048 tokens against the multiply-add loop
 //   ..._in_f16_...   arithmetic in f16 where it is asked for, against its own multiply-add loop
 //
@@ -47,6 +48,21 @@ AttentionBench in_half(AttentionBench bench) {
 }
 AttentionBench contiguous(AttentionBench bench) {
   bench.block_size = 0;
+  return bench;
+}
+
+// Latent rows of DeepSeek-V3 under so many query heads.
+AttentionBench latent(std::uint32_t q_heads, Codec codec) {
+  AttentionBench bench;
+  bench.q_heads = q_heads;
+  bench.kv_heads = 1;
+  bench.v_dim = 512;
+  bench.qk_dim = 512 + 64;
+  bench.k_codec = codec;
+  bench.v_codec = codec;
+  bench.kv_len = 65536;
+  bench.latent.emplace();
+  bench.latent->tail_codec = codec == Codec::kFp8Scaled128 ? Codec::kBF16 : codec;
   return bench;
 }
 
@@ -150,6 +166,37 @@ AttentionBench with_arith(AttentionBench bench, Arith arith, std::uint32_t query
   return bench;
 }
 
+// Share of the peak of two threads over that of one: what the loop itself gains, attention should.
+void thread_share(benchmark::State& state, AttentionBench bench, double goal) {
+  for (auto _ : state) {
+    const auto one = measure_decode(bench);
+    const auto two = measure_decode(with_threads(bench, 2));
+    if (!one.has_value() || !two.has_value()) {
+      return state.SkipWithError("one of the two cannot be measured");
+    }
+    state.counters["reached"] = two->flop_fraction() / one->flop_fraction();
+    state.SetIterationTime(two->time.median_us * 1e-6);
+  }
+  state.counters["goal"] = goal;
+}
+
+void add_latent() {
+  for (const Codec codec : {Codec::kF16, Codec::kBF16, Codec::kInt8, Codec::kFp8Scaled128}) {
+    const std::string name = "latent/" + std::string(codec_info(codec).name);
+    add_of_peak(name + "_128_heads_of_fma_loop", decode_of_peak, latent(128, codec), 0.68);
+    add_of_peak(name + "_16_heads_of_fma_loop", decode_of_peak, latent(16, codec), 0.48);
+  }
+  const AttentionBench many = in_half(latent(128, Codec::kF16));
+  add_of_peak("latent/128_heads_in_f16_of_f16_fma_loop", decode_of_peak, many, 0.68);
+  add_of_peak("latent/16_heads_in_f16_of_f16_fma_loop", decode_of_peak,
+              in_half(latent(16, Codec::kF16)), 0.48);
+  benchmark::RegisterBenchmark("latent/two_threads_over_one", thread_share,
+                               latent(128, Codec::kF16), 0.90)
+      ->Iterations(1)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
 // Integer codes: against the time of f16 arithmetic over as many f16 tokens, and the read stream.
 void add_codes() {
   constexpr std::uint64_t kLongContext = 131072;
@@ -222,6 +269,7 @@ void register_all() {
   add_of_peak("cache/mqa32_1_in_f16_of_f16_fma_loop", decode_of_peak,
               in_half(shape(32, 1, Codec::kF16, 2 * kMiB)), 0.58);
   add_codes();
+  add_latent();
   AttentionBench prefill = shape(32, 8, Codec::kF16, 8 * kMiB);  // 2,048 tokens
   add_of_peak("prefill/gqa32_8_of_fma_loop", prefill_of_peak, prefill, 0.60);
   add_of_peak("prefill/gqa32_8_in_f16_of_f16_fma_loop", prefill_of_peak, in_half(prefill), 0.55);

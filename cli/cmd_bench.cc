@@ -8,6 +8,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "bench_latent.h"
+#include "bench_machine.h"
 #include "bench_sparse.h"
 #include "command.h"
 #include "kvarto/measure.h"
@@ -24,9 +26,10 @@ struct Asked {
   std::string what;
   std::string architecture = "gqa";
   std::optional<std::uint64_t> q_heads, kv_heads, head_dim, v_head_dim, window;
-  std::optional<std::uint64_t> latent_dim, rope_dim, top_k, index_heads, index_dim;
+  std::optional<std::uint64_t> top_k, index_heads, index_dim;
   std::vector<std::string> types, key_types, value_types, lengths, layouts, block_sizes, threads;
   std::optional<std::uint64_t> q_len, batch, query_bits;
+  LatentAsked latent;
   std::string arithmetic = "auto";
   std::string content = "normal";
   std::string baseline = "none";
@@ -67,6 +70,17 @@ Status check_same(std::string_view option, std::optional<std::uint64_t> found,
 Status set_architecture(const Asked& asked, AttentionBench* bench) {
   constexpr std::uint64_t kQueryHeads = 32, kKvHeads = 8, kHeadDim = 128, kWindow = 4096;
   const std::string name = asked.architecture.substr(0, asked.architecture.find(':'));
+  if (name == "mla") {
+    bench->window = asked.window.value_or(0);
+    return set_latent(asked.architecture, asked.latent,
+                      {asked.q_heads, asked.kv_heads, asked.head_dim, asked.v_head_dim}, bench);
+  }
+  if (!asked.latent.is_empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--latent-dim, --rope-dim, --nope-dim, --form: found beside --arch {}, "
+                            "expected mla",
+                            asked.architecture));
+  }
   const std::uint64_t q_heads = asked.q_heads.value_or(kQueryHeads);
   std::uint64_t kv_heads = asked.kv_heads.value_or(kKvHeads);
   std::uint64_t window = asked.window.value_or(0);
@@ -81,7 +95,8 @@ Status set_architecture(const Asked& asked, AttentionBench* bench) {
     KVARTO_CHECK_OK(check_same("--window", asked.window, window, asked.architecture));
   } else {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--arch: found {}, expected mha, mqa, gqa[:G], swa[:w] or dsa[:K] here",
+                fmt::format("--arch: found {}, expected mha, mqa, gqa[:G], swa[:w], mla[:L+R] or "
+                            "dsa[:K] here",
                             asked.architecture));
   }
   KVARTO_CHECK_OK(check_same("--kv-heads", asked.kv_heads, kv_heads, asked.architecture));
@@ -149,6 +164,15 @@ Result<Codec> type_of(std::string_view option, const std::string& word) {
 }
 
 Status set_type(const std::string& word, AttentionBench& bench) {
+  if (bench.latent.has_value()) {
+    if (word == "fp8_ds_mla") {
+      set_latent_type(word, std::nullopt, bench);
+    } else {
+      KVARTO_TRY(const Codec codec, type_of("--kv-dtype", word));
+      set_latent_type(word, codec, bench);
+    }
+    return {};
+  }
   KVARTO_TRY(bench.k_codec, type_of("--kv-dtype", word));
   bench.v_codec = bench.k_codec;
   return {};
@@ -165,6 +189,7 @@ Status set_value_type(const std::string& word, AttentionBench& bench) {
 }
 
 std::string type_words(const AttentionBench& bench) {
+  if (bench.latent.has_value()) return latent_type_word(bench);
   const std::string_view k = codec_info(bench.k_codec).name;
   const std::string_view v = codec_info(bench.v_codec).name;
   return k == v ? std::string(k) : fmt::format("{}/{}", k, v);
@@ -224,6 +249,23 @@ Result<std::vector<AttentionBench>> benches_of(const Asked& asked) {
   return benches;
 }
 
+// What latent rows have beside K and V.
+void add_latent(const AttentionBench& bench, const BenchReport& report, Json& json) {
+  if (!bench.latent.has_value()) return;
+  json["architecture"] = "mla";
+  json["latent_dim"] = bench.v_dim;
+  json["rope_dim"] = bench.qk_dim - bench.v_dim;
+  json["form"] = latent_form_name(report.form.value_or(LatentForm::kAbsorbed));
+  json["has_projections"] = report.form.has_value();
+  if (!report.form.has_value()) return;
+  json["nope_dim"] = bench.latent->nope_dim;
+  json["v_head_dim"] = bench.latent->v_dim;
+  for (const auto& [name, cost] :
+       {std::pair{"naive", report.naive}, std::pair{"absorbed", report.absorbed}}) {
+    json["cost"][name] = {{"flop", cost.flop}, {"bytes", cost.bytes}, {"total", cost.total()}};
+  }
+}
+
 Json report_json(const AttentionBench& bench, const BenchReport& report) {
   Json json = {{"schema", "kvarto.bench/1"},
                {"kernel", report.kernel},
@@ -266,6 +308,7 @@ Json report_json(const AttentionBench& bench, const BenchReport& report) {
   } else {
     json["block_size"] = bench.block_size;
   }
+  add_latent(bench, report, json);
   return json;
 }
 
@@ -322,6 +365,12 @@ Status check_unused(const Asked& asked) {
   if (asked.what == "decode" && asked.q_len.has_value()) {
     return refuse("--q-len", "has one query token a sequence");
   }
+  const bool is_latent = asked.architecture.substr(0, asked.architecture.find(':')) == "mla";
+  if (is_latent && (!asked.key_types.empty() || !asked.value_types.empty())) {
+    return refuse("--cache-type-k, --cache-type-v", "--arch mla has one row for K and V");
+  }
+  if (is_latent && asked.baseline != "none") return refuse("--baseline", "--arch mla has none");
+  if (is_latent && asked.what == "append") return refuse("--arch mla", "has K and V apart");
   if (asked.what == "append") {
     constexpr std::string_view kNothing = "computes nothing";
     if (asked.arithmetic != "auto") return refuse("--arith", kNothing);
@@ -349,13 +398,18 @@ Result<ExitCode> run_attention(const Asked& asked, Output& out) {
   Json list = Json::array();
   Table table = attention_table();
   std::string ran_arith;
+  std::string ran_form;
   for (AttentionBench bench : benches) {
     if (is_decode) bench.q_len = 1;
+    if (!is_decode && bench.latent.has_value() && !bench.latent->form.has_value()) {
+      bench.latent->form = LatentForm::kAuto;
+    }
     if (is_append) bench.q_len = asked.q_len.value_or(1);
     KVARTO_TRY(const BenchReport report, measure(asked, bench));
     ran_arith = report.query_bits == 0
                     ? std::string(report.arith)
                     : fmt::format("{} with {}-bit queries", report.arith, report.query_bits);
+    if (report.form.has_value()) ran_form = fmt::format(", {}", latent_form_name(*report.form));
     list.push_back(report_json(bench, report));
     add_row(bench, report, table);
   }
@@ -364,7 +418,7 @@ Result<ExitCode> run_attention(const Asked& asked, Output& out) {
     return ExitCode::kDone;
   }
   out.heading(is_append ? "append, rows handed in as f32"
-                        : fmt::format("{}, arithmetic {}", asked.what, ran_arith));
+                        : fmt::format("{}, arithmetic {}{}", asked.what, ran_arith, ran_form));
   table.print(out);
   if (is_append) {
     out.note(
@@ -387,6 +441,7 @@ Result<ExitCode> run_sparse(const Asked& asked, Output& out) {
   };
   if (asked.kv_heads || asked.head_dim || asked.v_head_dim) return refuse("--kv-heads, --head-dim");
   if (asked.window) return refuse("--window");
+  if (asked.latent.nope_dim || !asked.latent.form.empty()) return refuse("--nope-dim, --form");
   if (!asked.key_types.empty() || !asked.value_types.empty()) return refuse("--cache-type-k, -v");
   if (asked.query_bits) return refuse("--query-bits");
   if (asked.content != "normal") return refuse("--data");
@@ -395,8 +450,8 @@ Result<ExitCode> run_sparse(const Asked& asked, Output& out) {
   sparse.architecture = asked.architecture;
   KVARTO_TRY(sparse.shape.q_heads, narrow("--q-heads", asked.q_heads.value_or(0)));
   sparse.shape.kv_heads = 1;  // rows have no heads; the default would have to divide query heads
-  KVARTO_TRY(sparse.shape.latent_dim, narrow("--latent-dim", asked.latent_dim.value_or(0)));
-  KVARTO_TRY(sparse.shape.rope_dim, narrow("--rope-dim", asked.rope_dim.value_or(0)));
+  KVARTO_TRY(sparse.shape.latent_dim, narrow("--latent-dim", asked.latent.latent_dim.value_or(0)));
+  KVARTO_TRY(sparse.shape.rope_dim, narrow("--rope-dim", asked.latent.rope_dim.value_or(0)));
   KVARTO_TRY(sparse.shape.index_heads, narrow("--index-heads", asked.index_heads.value_or(0)));
   KVARTO_TRY(sparse.shape.index_dim, narrow("--index-dim", asked.index_dim.value_or(0)));
   KVARTO_TRY(sparse.shape.top_k, argument_of(asked.architecture, asked.top_k.value_or(0)));
@@ -419,8 +474,6 @@ Result<ExitCode> run_sparse(const Asked& asked, Output& out) {
 // Options that only some architectures have.
 Status check_indexer_options(const Asked& asked) {
   const std::pair<std::string_view, bool> options[] = {
-      {"--latent-dim", asked.latent_dim.has_value()},
-      {"--rope-dim", asked.rope_dim.has_value()},
       {"--top-k", asked.top_k.has_value()},
       {"--index-heads", asked.index_heads.has_value()},
       {"--index-dim", asked.index_dim.has_value()}};
@@ -433,62 +486,11 @@ Status check_indexer_options(const Asked& asked) {
   return {};
 }
 
-Json machine_json(const MachineReport& report) {
-  Json bandwidth = Json::array();
-  for (const BandwidthPoint& point : report.bandwidth) {
-    bandwidth.push_back({{"working_set_bytes", point.working_set_bytes},
-                         {"threads", point.num_threads},
-                         {"huge_pages_asked", point.wants_huge_pages},
-                         {"huge_pages", point.has_huge_pages},
-                         {"gb_per_s", point.gb_per_s}});
-  }
-  Json peaks = Json::array();
-  for (const PeakPoint& peak : report.peaks) {
-    peaks.push_back({{"name", peak.name}, {"isa", peak.isa}, {"gop_per_s", peak.gop_per_s}});
-  }
-  return {{"schema", "kvarto.machine/1"},
-          {"isa", report.isa},
-          {"cores", report.num_cores},
-          {"bandwidth", bandwidth},
-          {"peaks", peaks}};
-}
-
-Result<ExitCode> run_machine(const Asked& asked, Output& out) {
-  MachineBench bench;
-  for (const std::string& word : asked.threads) {
-    KVARTO_TRY(const std::uint64_t threads, parse_count(word));
-    KVARTO_TRY(const std::uint32_t narrowed, narrow("--threads", threads));
-    bench.threads.push_back(narrowed);
-  }
-  KVARTO_TRY(const double seconds, parse_real(asked.seconds));
-  bench.seconds_per_point = seconds / 10;  // some fifty points
-  KVARTO_TRY(const MachineReport report, measure_machine(bench));
-  if (asked.is_json) {
-    out.verbatim(machine_json(report).dump(2) + "\n");
-    return ExitCode::kDone;
-  }
-  out.heading(fmt::format("read bandwidth ({}, {} cores)", report.isa, report.num_cores));
-  Table reads({{"working set"}, {"threads"}, {"pages", Table::Align::kLeft}, {"GB/s"}});
-  for (const BandwidthPoint& point : report.bandwidth) {
-    reads.row({short_bytes(point.working_set_bytes), grouped(point.num_threads),
-               point.has_huge_pages ? "huge" : "small", fmt::format("{:.1f}", point.gb_per_s)});
-  }
-  reads.print(out);
-  out.line();
-  out.heading("arithmetic of one thread");
-  Table peaks({{"loop", Table::Align::kLeft}, {"isa", Table::Align::kLeft}, {"GOP/s"}});
-  for (const PeakPoint& peak : report.peaks) {
-    peaks.row(
-        {std::string(peak.name), std::string(peak.isa), fmt::format("{:.0f}", peak.gop_per_s)});
-  }
-  peaks.print(out);
-  return ExitCode::kDone;
-}
-
 Result<ExitCode> run(const Asked& asked, Output& out) {
   if (asked.what == "machine") {
     KVARTO_CHECK_OK(check_unused(asked));
-    return run_machine(asked, out);
+    KVARTO_CHECK_OK(run_machine_bench({asked.threads, asked.seconds, asked.is_json}, out));
+    return ExitCode::kDone;
   }
   if ((asked.what == "decode" || asked.what == "prefill") && is_sparse(asked)) {
     return run_sparse(asked, out);
@@ -507,20 +509,27 @@ Runner declare(OptionSet& options) {
   options.positional("WHAT", &asked->what, "machine, decode, prefill or append");
   options.section("shape");
   options.text("--arch", "A", &asked->architecture,
-               "mha, mqa, gqa[:G], swa[:w] or dsa[:K] (default gqa)");
-  options.count("--q-heads", 1, &asked->q_heads, "query heads (default 32)");
+               "mha, mqa, gqa[:G], swa[:w], mla[:L+R] or dsa[:K] (default gqa)");
+  options.count("--q-heads", 1, &asked->q_heads, "query heads (default 32; mla, dsa: 128)");
   options.count("--kv-heads", 1, &asked->kv_heads, "KV heads (default 8; mha: as query heads)");
   options.count("--head-dim", 1, &asked->head_dim, "elements of a head (default 128)");
   options.count("--v-head-dim", 1, &asked->v_head_dim, "elements of a head of V");
+  options.count("--latent-dim", 1, &asked->latent.latent_dim,
+                "mla, dsa: elements of a latent (default 512)");
+  options.count("--rope-dim", 0, &asked->latent.rope_dim,
+                "mla, dsa: rotated elements of a row (default 64)");
+  options.count("--nope-dim", 0, &asked->latent.nope_dim,
+                "mla: of a head before it is absorbed (default 128; --v-head-dim likewise)");
+  options.text("--form", "F", &asked->latent.form,
+               "mla: naive, absorbed or auto, with the up-projections (default: prefill auto, "
+               "decode absorbed queries)");
   options.count("--window", 1, &asked->window, "tokens of a window");
-  options.count("--latent-dim", 1, &asked->latent_dim, "dsa: elements of a latent (default 512)");
-  options.count("--rope-dim", 1, &asked->rope_dim, "dsa: rotated elements of a row (default 64)");
   options.count("--top-k", 1, &asked->top_k, "dsa: rows that the indexer picks (default 2048)");
   options.count("--index-heads", 1, &asked->index_heads, "dsa: heads of the indexer (default 64)");
   options.count("--index-dim", 1, &asked->index_dim, "dsa: elements of an index key (default 128)");
   options.list("--kv-dtype,--kv-cache-dtype", "T", &asked->types,
                "cache type of K and V (default f16): f32 f16 bf16 fp8 fp8_e5m2 q8_0 q5_1 q5_0 q4_1 "
-               "q4_0 iq4_nl int8 int4 nvfp4 mxfp4");
+               "q4_0 iq4_nl int8 int4 nvfp4 mxfp4; mla: fp8_ds_mla too");
   options.list("-ctk,--cache-type-k", "T", &asked->key_types, "type of K alone");
   options.list("-ctv,--cache-type-v", "T", &asked->value_types, "type of V alone");
   options.list("--kv-len", "N", &asked->lengths, "cached tokens (default 4096)");

@@ -24,10 +24,12 @@ inline void round_as_stored(const Field& field, std::span<float> elements) {
   kernels.decode[static_cast<int>(field.codec)](bytes.data(), elements.data(), field.width);
 }
 
-inline ModelSpec latent_model(const LatentShape& shape, const std::string& type) {
+inline ModelSpec latent_model(const LatentShape& shape, const std::string& type,
+                              Lifetime lifetime) {
   ModelSpec model;
   model.num_layers = 1;
   model.groups = group_layers({mla_layer(shape)});
+  model.groups[0].streams[0].lifetime = lifetime;
   return *with_types(model, {.key = type, .value = type, .index = ""});
 }
 
@@ -39,9 +41,10 @@ struct LatentSequence {
 
 class LatentCache {
  public:
-  LatentCache(const LatentShape& shape, const std::string& type, const CacheOptions& options)
+  LatentCache(const LatentShape& shape, const std::string& type, const CacheOptions& options,
+              Lifetime lifetime = {})
       : shape_(shape),
-        cache_(*KvCache::create(latent_model(shape, type), options)),
+        cache_(*KvCache::create(latent_model(shape, type, lifetime), options)),
         stream_(*cache_.find_stream(0, "latent")) {}
 
   [[nodiscard]] std::uint32_t width() const { return shape_.latent_dim + shape_.rope_dim; }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 
 #include "kvarto/attention.h"
 #include "kvarto/codec.h"
+#include "kvarto/latent_attention.h"
 #include "kvarto/layout.h"
 #include "kvarto/result.h"
 
@@ -43,6 +45,16 @@ enum class BenchBatch : std::uint8_t {
   kRagged,  // lengths evenly spread from 1 to kv_len
 };
 
+// Rows that are K and V at once: qk_dim elements, the first v_dim of which are V; kv_heads is 1.
+// With `form` set, latent attention with its up-projections is measured (latent_attention.h), else
+// attention over the rows alone, with queries that are absorbed already.
+struct LatentBench {
+  std::optional<LatentForm> form;
+  std::uint32_t nope_dim = 128;  // of a head before it is absorbed
+  std::uint32_t v_dim = 128;
+  Codec tail_codec = Codec::kF16;  // of the elements behind V; AttentionBench::k_codec those of V
+};
+
 struct AttentionBench {
   std::uint32_t q_heads = 32;
   std::uint32_t kv_heads = 8;
@@ -63,6 +75,7 @@ struct AttentionBench {
   BenchContent content = BenchContent::kNormal;
   BenchBaseline baseline = BenchBaseline::kNone;
   double seconds = 1;  // about so long is measured
+  std::optional<LatentBench> latent;
 };
 
 struct BenchReport {
@@ -75,13 +88,18 @@ struct BenchReport {
   std::uint64_t rows_read = 0;
   std::uint64_t bytes_read = 0;
   Timing time;
-  double gb_per_s = 0;              // unique_kv_bytes over the median
-  double machine_gb_per_s = 0;      // read stream over as many bytes, same threads
-  double gflop_per_s = 0;           // 2 x (qk_dim + v_dim) per query head and visible row
+  double gb_per_s = 0;          // unique_kv_bytes over the median
+  double machine_gb_per_s = 0;  // read stream over as many bytes, same threads
+  // 2 x (qk_dim + v_dim) per query head and visible row; LatentCost::flop of the form that ran.
+  double gflop_per_s = 0;
   double machine_gflop_per_s = 0;   // multiply-add or dot product loop of what ran, same threads
   double max_rel_error = 0;         // max |difference| / max |reference|, double precision
   std::uint64_t heads_checked = 0;  // query heads that the reference was computed for
   bool has_huge_pages = false;      // the storage lies in huge pages
+  // Where LatentBench::form is set: what ran, and what both forms cost by the rule.
+  std::optional<LatentForm> form;
+  LatentCost naive;
+  LatentCost absorbed;
 
   [[nodiscard]] double bandwidth_fraction() const { return gb_per_s / machine_gb_per_s; }
   // 0 for what does no arithmetic.

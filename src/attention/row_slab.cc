@@ -56,14 +56,21 @@ Prepared decode_chunk(const PassShape& shape, const PassArgs& args, float* tiles
   return {decoded, places.v.data()};
 }
 
-Prepared convert_chunk(const PassShape& shape, const PassArgs& args, float* tiles, float* rows) {
+// So few queries convert 16-bit values on their way through the kernel faster than a copy of them
+// is written. Measured with 16 queries: 0.58 of the multiply-add loop instead of 0.51.
+constexpr std::uint32_t kMaxConvertingQueries = 32;
+
+Prepared convert_chunk(const PassShape& shape, std::uint32_t num_padded, const PassArgs& args,
+                       float* tiles, float* rows) {
   const WideKernels& wide = *shape.kernels->wide;
   const RowSlab& slab = shape.slab;
   const auto element = static_cast<std::size_t>(slab.element);
   const RowChunk& chunk = *args.chunk;
   wide.fill_key_rows[element](
       {args.k, chunk.k.data(), chunk.end_row, shape.qk_dim, reinterpret_cast<std::byte*>(tiles)});
-  if (slab.has_values_in_place) return {args.v, chunk.v.data()};
+  if (slab.has_values_in_place || num_padded <= kMaxConvertingQueries) {
+    return {args.v, chunk.v.data()};
+  }
   auto* copy = reinterpret_cast<std::byte*>(rows);
   const std::uint32_t stride = row_stride_of(shape) / kWideElements * kWideElements;
   wide.fill_values[element](
@@ -102,6 +109,30 @@ void run_softmax(const PassShape& shape, std::uint32_t num_padded, const PassArg
   softmax.sum = state.sum;
   softmax.share = state.share;
   shape.kernels->wide->softmax(softmax);
+}
+
+// Values as they lie in the cache, 64 elements of all rows at a time for all queries.
+void accumulate_stored(const PassShape& shape, std::uint32_t num_padded, const PassArgs& args,
+                       const HeadState& state) {
+  const AccumulateFunction accumulate =
+      shape.kernels->accumulate[static_cast<std::size_t>(shape.slab.element)][kNumQueryTiles - 1];
+  const std::uint32_t element_bytes = shape.slab.element == Element::kF32 ? 4 : 2;
+  AccumulateArgs part;
+  part.offsets = args.chunk->v.data();
+  part.first_row = args.chunk->first_row;
+  part.end_row = args.chunk->end_row;
+  part.acc_stride = shape.acc_stride;
+  for (std::uint32_t d = 0; d < shape.v_dim; d += shape.part_elements) {
+    part.v = args.v + d * element_bytes;
+    part.dim = std::min(shape.part_elements, shape.v_dim - d);
+    for (std::uint32_t query = 0; query < num_padded; query += kMaxQueryTile) {
+      part.p = args.scores + std::size_t{query} * kChunkRows;
+      part.correction = state.correction + query;
+      part.share = state.share + query;
+      part.acc = state.acc + std::size_t{query} * shape.acc_stride + d;
+      accumulate(part);
+    }
+  }
 }
 
 }  // namespace
@@ -155,8 +186,9 @@ void run_row_pass(const PassShape& shape, std::uint32_t num_padded, const PassAr
                   const HeadState& state) {
   const WideKernels& wide = *shape.kernels->wide;
   float* rows = args.slab + tile_floats(shape);
-  const Prepared prepared = shape.slab.is_direct ? convert_chunk(shape, args, args.slab, rows)
-                                                 : decode_chunk(shape, args, args.slab, rows);
+  const Prepared prepared = shape.slab.is_direct
+                                ? convert_chunk(shape, num_padded, args, args.slab, rows)
+                                : decode_chunk(shape, args, args.slab, rows);
   WideScoreArgs score;
   score.keys = reinterpret_cast<const std::byte*>(args.slab);
   score.q = args.q;
@@ -167,6 +199,10 @@ void run_row_pass(const PassShape& shape, std::uint32_t num_padded, const PassAr
   score.next = prefetch_of(shape, args);
   wide.score(score);
   run_softmax(shape, num_padded, args, state);
+  if (shape.slab.is_direct && !shape.slab.has_values_in_place &&
+      num_padded <= kMaxConvertingQueries) {
+    return accumulate_stored(shape, num_padded, args, state);
+  }
   WideAccumulateArgs accumulate;
   accumulate.v = prepared.values;
   accumulate.offsets = prepared.value_offsets;

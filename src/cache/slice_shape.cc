@@ -25,16 +25,21 @@ bool is_read_as_one(const Stream& stream) {
   });
 }
 
-SliceShape row_by_row_shape(const Stream& stream, std::uint64_t rows) {
+SliceShape row_by_row_shape(const Stream& stream, Layout layout, std::uint64_t rows) {
   SliceShape shape;
   shape.rows = rows;
+  // Of one head both orders are one.
+  const bool has_one_head = std::all_of(stream.fields.begin(), stream.fields.end(),
+                                        [](const Field& field) { return field.heads == 1; });
+  const RowOrder order =
+      layout == Layout::kHardware && has_one_head ? RowOrder::kHeadRow : RowOrder::kRowHead;
   std::uint64_t offset = 0;
   std::uint64_t scale_offset = 0;
   for (const Field& field : stream.fields) {
     FieldShape part = field_shape(stream, field);
     part.offset_bytes = offset;
     part.scale_offset_bytes = scale_offset;
-    part.layout = {.order = RowOrder::kRowHead, .head_stride_bytes = part.head_bytes};
+    part.layout = {.order = order, .head_stride_bytes = part.head_bytes};
     offset += part.head_bytes * field.heads;
     scale_offset += part.scale_bytes * field.heads;
     shape.fields.push_back(part);
@@ -66,7 +71,7 @@ std::uint64_t SliceShape::row_elements() const {
 
 SliceShape slice_shape(const Stream& stream, bool is_key, Layout layout, std::uint64_t rows) {
   const bool is_merged = stream.fields.size() > 1 && is_read_as_one(stream);
-  if (stream.fields.size() > 1 && !is_merged) return row_by_row_shape(stream, rows);
+  if (stream.fields.size() > 1 && !is_merged) return row_by_row_shape(stream, layout, rows);
   Stream single = stream;
   if (is_merged) {
     for (std::size_t i = 1; i < stream.fields.size(); ++i) {

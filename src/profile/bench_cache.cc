@@ -30,6 +30,9 @@ Status check(const AttentionBench& bench) {
     return refuse("query heads", bench.q_heads,
                   fmt::format("a multiple of the {} kv heads", bench.kv_heads));
   }
+  if (bench.latent.has_value() && (bench.kv_heads != 1 || bench.v_dim > bench.qk_dim)) {
+    return refuse("kv heads", bench.kv_heads, "1, with values that are the first elements of keys");
+  }
   for (const std::uint32_t dim : {bench.qk_dim, bench.v_dim}) {
     if (dim == 0 || dim > kMaxHeadDim) {
       return refuse("head dim", dim, fmt::format("1 to {}", kMaxHeadDim));
@@ -58,8 +61,17 @@ Result<SliceShape> shape_of(const AttentionBench& bench, bool is_key, std::uint6
                     .width = is_key ? bench.qk_dim : bench.v_dim,
                     .role = is_key ? CodecRole::kKey : CodecRole::kValue,
                     .codec = is_key ? bench.k_codec : bench.v_codec}};
+  if (bench.latent.has_value()) {
+    stream.fields[0].width = bench.v_dim;
+    stream.fields.push_back({.name = "tail",
+                             .heads = 1,
+                             .width = bench.qk_dim - bench.v_dim,
+                             .role = CodecRole::kKey,
+                             .codec = bench.latent->tail_codec});
+    if (bench.qk_dim == bench.v_dim) stream.fields.pop_back();
+  }
   const CodecInfo& info = codec_info(stream.fields[0].codec);
-  SliceShape shape = slice_shape(stream, is_key, bench.layout, rows);
+  SliceShape shape = slice_shape(stream, is_key && !bench.latent.has_value(), bench.layout, rows);
   if (!shape.is_coded_by(kernels)) {
     return fail(
         ErrorCode::kUnsupported,
@@ -73,19 +85,24 @@ Result<SliceShape> shape_of(const AttentionBench& bench, bool is_key, std::uint6
   return shape;
 }
 
-std::uint64_t row_bytes(const SliceShape& shape) {
-  const FieldShape& field = shape.fields[0];
-  return field.head_bytes * field.heads;
+std::uint64_t row_bytes_of(const SliceShape& shape) {
+  std::uint64_t bytes = 0;
+  for (const FieldShape& field : shape.fields) bytes += field.head_bytes * field.heads;
+  return bytes;
 }
 
 // What the cache gives back for rows of these heads.
-void round_to_stored(const FieldShape& field, const KernelTable& kernels,
+void round_to_stored(const SliceShape& shape, const KernelTable& kernels,
                      std::vector<float>& rows) {
-  const auto codec = static_cast<std::size_t>(field.codec);
-  std::vector<std::byte> image(field.head_bytes);
-  for (std::size_t i = 0; i < rows.size(); i += field.width) {
-    kernels.encode[codec](&rows[i], image.data(), field.width);
-    kernels.decode[codec](image.data(), &rows[i], field.width);
+  for (std::size_t i = 0; i < rows.size();) {
+    for (const FieldShape& field : shape.fields) {
+      const auto codec = static_cast<std::size_t>(field.codec);
+      std::vector<std::byte> image(field.head_bytes);
+      for (std::uint32_t head = 0; head < field.heads; ++head, i += field.width) {
+        kernels.encode[codec](&rows[i], image.data(), field.width);
+        kernels.decode[codec](image.data(), &rows[i], field.width);
+      }
+    }
   }
 }
 
@@ -101,8 +118,8 @@ Result<BenchCache> BenchCache::create(const AttentionBench& bench, const KernelT
   KVARTO_TRY(cache.k_shape_, shape_of(bench, true, cache.block_size_, kernels));
   KVARTO_TRY(cache.v_shape_, shape_of(bench, false, cache.block_size_, kernels));
   cache.set_lengths();
-  const std::uint64_t k_row = row_bytes(cache.k_shape_);
-  const std::uint64_t v_row = row_bytes(cache.v_shape_);
+  const std::uint64_t k_row = row_bytes_of(cache.k_shape_);
+  const std::uint64_t v_row = bench.latent.has_value() ? 0 : row_bytes_of(cache.v_shape_);
   const std::uint64_t all_blocks = cache.num_blocks();
   const auto rows = checked_mul(all_blocks, cache.block_size_);
   const auto bytes = rows ? checked_mul(*rows, k_row + v_row) : std::nullopt;
@@ -164,7 +181,9 @@ void BenchCache::fill(const KernelTable& kernels) {
   const bool is_outlier = bench_.content == BenchContent::kOutlier;
   num_distinct_rows_ = std::min(kDistinctRows, bench_.kv_len);
   keys_.resize(num_distinct_rows_ * bench_.kv_heads * bench_.qk_dim);
-  values_.resize(num_distinct_rows_ * bench_.kv_heads * bench_.v_dim);
+  if (!bench_.latent.has_value()) {
+    values_.resize(num_distinct_rows_ * bench_.kv_heads * bench_.v_dim);
+  }
   for (std::size_t i = 0; i < keys_.size(); ++i) {
     const std::size_t channel = i % bench_.qk_dim;
     keys_[i] = normal(random);
@@ -175,15 +194,16 @@ void BenchCache::fill(const KernelTable& kernels) {
   for (float& x : queries_) x = normal(random) * (is_outlier ? 4.0f : 1.0f);
   write_rows_of_all(kernels);
   // Encoding what was decoded may give other bytes: rows are rounded after they are written.
-  round_to_stored(k_shape_.fields[0], kernels, keys_);
-  round_to_stored(v_shape_.fields[0], kernels, values_);
+  round_to_stored(k_shape_, kernels, keys_);
+  if (!values_.empty()) round_to_stored(v_shape_, kernels, values_);
   if (bench_.arith == Arith::kF16) {
     k_squares_ = ElementSquares(bench_.kv_heads, bench_.qk_dim);
-    v_squares_ = ElementSquares(bench_.kv_heads, bench_.v_dim);
     const auto as_rows = [&](std::span<const float> rows) {
       return ElementSquares::Rows{std::as_bytes(rows).data(), Element::kF32, num_distinct_rows_};
     };
     k_squares_.add(as_rows(keys_), kernels);
+    if (values_.empty()) return;
+    v_squares_ = ElementSquares(bench_.kv_heads, bench_.v_dim);
     v_squares_.add(as_rows(values_), kernels);
   }
 }
@@ -202,6 +222,7 @@ void BenchCache::write_rows_of_all(const KernelTable& kernels) {
         return SourceRows{reinterpret_cast<const std::byte*>(begin), Codec::kF32};
       };
       write_rows(k_shape_, slice, run, row_of(keys_, k_shape_), kernels);
+      if (values_.empty()) continue;
       write_rows(v_shape_, slice + k_slice_bytes_, run, row_of(values_, v_shape_), kernels);
     }
   }
@@ -210,52 +231,70 @@ void BenchCache::write_rows_of_all(const KernelTable& kernels) {
 CacheView BenchCache::view() const {
   CacheView cache;
   const std::uint64_t stride = k_slice_bytes_ + v_slice_bytes_;
-  const auto stream_view = [&](const SliceShape& shape, std::uint64_t offset_bytes) {
-    const FieldShape& field = shape.fields[0];
-    return StreamView{.base = storage_.begin() + offset_bytes,
+  const auto stream_view = [&](const FieldShape& field, std::uint64_t offset_bytes) {
+    return StreamView{.base = storage_.begin() + offset_bytes + field.offset_bytes,
                       .block_stride_bytes = stride,
                       .layout = field.layout,
                       .codec = field.codec,
                       .heads = field.heads,
                       .width = field.width};
   };
-  cache.k = stream_view(k_shape_, 0);
-  cache.v = stream_view(v_shape_, k_slice_bytes_);
+  cache.k = stream_view(k_shape_.fields[0], 0);
   cache.k.squares = k_squares_.view();
-  cache.v.squares = v_squares_.view();
+  if (bench_.latent.has_value()) {
+    cache.v = cache.k;
+    cache.v.width = bench_.v_dim;
+    if (k_shape_.fields.size() > 1) cache.k_tail = stream_view(k_shape_.fields[1], 0);
+  } else {
+    cache.v = stream_view(v_shape_.fields[0], k_slice_bytes_);
+    cache.v.squares = v_squares_.view();
+  }
   cache.rows_per_block = static_cast<std::uint32_t>(block_size_);
   cache.sequences = sequences_;
   return cache;
 }
 
-void BenchCache::compare(std::uint64_t token, std::uint32_t q_head, std::span<const float> out,
-                         double& difference, double& reference) const {
+std::uint64_t BenchCache::row_bytes() const {
+  return (k_slice_bytes_ + v_slice_bytes_) / block_size_;
+}
+
+std::vector<double> BenchCache::exact(std::uint64_t token, std::uint32_t q_head,
+                                      std::span<const float> q, std::optional<double> scale) const {
   const std::uint64_t position =
       lengths_[token / bench_.q_len] - bench_.q_len + token % bench_.q_len;
   const std::uint32_t head = q_head / (bench_.q_heads / bench_.kv_heads);
   ReferenceCall call;
-  call.q =
-      std::span(queries_).subspan((token * bench_.q_heads + q_head) * bench_.qk_dim, bench_.qk_dim);
+  call.q = q;
   call.qk_dim = bench_.qk_dim;
   call.v_dim = bench_.v_dim;
   call.end_row = position + 1;
   if (bench_.window != 0 && call.end_row > bench_.window) {
     call.first_row = call.end_row - bench_.window;
   }
-  call.scale = 1 / std::sqrt(static_cast<double>(bench_.qk_dim));
+  call.scale = scale.value_or(1 / std::sqrt(static_cast<double>(bench_.qk_dim)));
   std::vector<float> keys(call.end_row * bench_.qk_dim);
   std::vector<float> values(call.end_row * bench_.v_dim);
+  // The values of shared rows are the first elements of the keys.
+  const std::vector<float>& stored_values = values_.empty() ? keys_ : values_;
+  const std::uint64_t value_stride = values_.empty() ? bench_.qk_dim : bench_.v_dim;
   for (std::uint64_t row = call.first_row; row < call.end_row; ++row) {
     const std::uint64_t source = row % num_distinct_rows_ * bench_.kv_heads + head;
     std::copy_n(&keys_[source * bench_.qk_dim], bench_.qk_dim, &keys[row * bench_.qk_dim]);
-    std::copy_n(&values_[source * bench_.v_dim], bench_.v_dim, &values[row * bench_.v_dim]);
+    std::copy_n(&stored_values[source * value_stride], bench_.v_dim, &values[row * bench_.v_dim]);
   }
   call.k = keys;
   call.v = values;
-  const ReferenceResult exact = reference_attention(call);
+  return reference_attention(call).out;
+}
+
+void BenchCache::compare(std::uint64_t token, std::uint32_t q_head, std::span<const float> out,
+                         double& difference, double& reference) const {
+  const auto q =
+      std::span(queries_).subspan((token * bench_.q_heads + q_head) * bench_.qk_dim, bench_.qk_dim);
+  const std::vector<double> expected = exact(token, q_head, q, std::nullopt);
   for (std::uint32_t d = 0; d < bench_.v_dim; ++d) {
-    difference = std::max(difference, std::fabs(double{out[d]} - exact.out[d]));
-    reference = std::max(reference, std::fabs(exact.out[d]));
+    difference = std::max(difference, std::fabs(double{out[d]} - expected[d]));
+    reference = std::max(reference, std::fabs(expected[d]));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -26,6 +27,15 @@ class BenchCache {
   [[nodiscard]] std::span<const float> queries() const { return queries_; }
   // Tokens of each sequence.
   [[nodiscard]] std::span<const std::uint64_t> lengths() const { return lengths_; }
+
+  // Bytes of one row of K and V, all heads.
+  [[nodiscard]] std::uint64_t row_bytes() const;
+
+  // What query head `q_head` of query token `token` (counted over all sequences) gets, in double
+  // precision, at the default scale or `scale`.
+  [[nodiscard]] std::vector<double> exact(std::uint64_t token, std::uint32_t q_head,
+                                          std::span<const float> q,
+                                          std::optional<double> scale) const;
 
   // Largest |out - reference| over largest |reference| for the query token `token` (counted over
   // all sequences) and head; adds to the two maxima.

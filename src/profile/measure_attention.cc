@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <optional>
 
 #include "base/thread_pool.h"
 #include "kernels/dispatch.h"
 #include "profile/bench_cache.h"
+#include "profile/latent_measurement.h"
 #include "profile/repetition.h"
 
 namespace kvarto {
@@ -32,13 +34,15 @@ double num_pairs(const AttentionBench& bench, std::span<const std::uint64_t> len
   return pairs;
 }
 
-std::uint64_t unique_bytes(const AttentionBench& bench, std::span<const std::uint64_t> lengths) {
+std::uint64_t unique_bytes(const AttentionBench& bench, const BenchCache& cache) {
+  const std::span<const std::uint64_t> lengths = cache.lengths();
   std::uint64_t rows = 0;
   for (const std::uint64_t length : lengths) {
     const std::uint64_t first_query = length - bench.q_len;
     rows += length - (first_query + 1 - visible(bench, first_query));
     if (bench.batch_kind == BenchBatch::kForked) break;
   }
+  if (bench.latent.has_value()) return rows * cache.row_bytes();
   return rows * bench.kv_heads *
          (codec_bytes(bench.k_codec, bench.qk_dim).total() +
           codec_bytes(bench.v_codec, bench.v_dim).total());
@@ -58,7 +62,10 @@ class AttentionMeasurement {
         pool_(bench.num_threads,
               bench.num_threads > 1 ? ThreadPool::Pinning::kCores : ThreadPool::Pinning::kNone),
         q_lens_(bench.batch, bench.q_len),
-        out_(std::size_t{bench.batch} * bench.q_len * bench.q_heads * bench.v_dim) {}
+        out_(has_form() ? 0
+                        : std::size_t{bench.batch} * bench.q_len * bench.q_heads * bench.v_dim) {
+    if (has_form()) latent_.emplace(bench);
+  }
 
   // `unique`: bytes that the architecture has, without a repeat.
   Result<BenchReport> run(std::uint64_t unique) {
@@ -78,13 +85,28 @@ class AttentionMeasurement {
     report.unique_kv_bytes = unique;
     report.has_huge_pages =
         residency_of(cache_.storage()).huge_page_bytes * 2 > cache_.storage().size_bytes();
+    if (has_form()) {
+      report.form = ran_.form;
+      report.naive = ran_.naive;
+      report.absorbed = ran_.absorbed;
+    }
     check(report);
     time(report);
     return report;
   }
 
  private:
+  [[nodiscard]] bool has_form() const {
+    return bench_.latent.has_value() && bench_.latent->form.has_value();
+  }
+
   Result<AttentionReport> attend() {
+    if (has_form()) {
+      const bool is_decode = phase_ == Phase::kDecode;
+      const std::span<const std::uint64_t> q_lens(q_lens_.data(), is_decode ? 0 : q_lens_.size());
+      KVARTO_TRY(ran_, attend_latent(runner_, latent_->call(cache_, q_lens)));
+      return ran_.attention;
+    }
     if (phase_ == Phase::kDecode) {
       DecodeCall call;
       call.view = cache_.view();
@@ -108,6 +130,14 @@ class AttentionMeasurement {
     return runner_.prefill(call);
   }
 
+  [[nodiscard]] double flop() const {
+    if (has_form()) {
+      return ran_.form == LatentForm::kNaive ? ran_.naive.flop : ran_.absorbed.flop;
+    }
+    return 2.0 * (bench_.qk_dim + bench_.v_dim) * bench_.q_heads *
+           num_pairs(bench_, cache_.lengths());
+  }
+
   void check(BenchReport& report) const {
     const std::uint64_t num_rows = std::uint64_t{bench_.batch} * bench_.q_len * bench_.q_heads;
     const double row_cost = static_cast<double>(bench_.kv_len) * (bench_.qk_dim + bench_.v_dim);
@@ -119,6 +149,11 @@ class AttentionMeasurement {
       // An odd step visits different heads of different tokens.
       const std::uint64_t row =
           num_checked == num_rows ? i : i * (num_rows / num_checked | 1) % num_rows;
+      if (has_form()) {
+        latent_->compare(cache_, row / bench_.q_heads,
+                         static_cast<std::uint32_t>(row % bench_.q_heads), difference, reference);
+        continue;
+      }
       cache_.compare(row / bench_.q_heads, static_cast<std::uint32_t>(row % bench_.q_heads),
                      std::span(out_).subspan(row * bench_.v_dim, bench_.v_dim), difference,
                      reference);
@@ -154,8 +189,7 @@ class AttentionMeasurement {
     report.gb_per_s = static_cast<double>(report.unique_kv_bytes) / seconds / 1e9;
     report.machine_gb_per_s =
         static_cast<double>(share * bench_.num_threads) / stream.median_s() / 1e9;
-    report.gflop_per_s = 2.0 * (bench_.qk_dim + bench_.v_dim) * bench_.q_heads *
-                         num_pairs(bench_, cache_.lengths()) / seconds / 1e9;
+    report.gflop_per_s = flop() / seconds / 1e9;
     report.machine_gflop_per_s =
         static_cast<double>(loop_flop) * kFmaRounds * bench_.num_threads / fma.median_s() / 1e9;
   }
@@ -170,6 +204,8 @@ class AttentionMeasurement {
   ThreadPool pool_;
   std::vector<std::uint64_t> q_lens_;
   std::vector<float> out_;
+  std::optional<LatentMeasurement> latent_;
+  LatentReport ran_;
 };
 
 Result<BenchReport> measure(const AttentionBench& asked, Phase phase) {
@@ -188,7 +224,7 @@ Result<BenchReport> measure(const AttentionBench& asked, Phase phase) {
                 fmt::format("query heads: found {}, expected a multiple of the {} kv heads",
                             bench.q_heads, bench.kv_heads));
   }
-  const std::uint64_t unique = unique_bytes(bench, cache.lengths());
+  const std::uint64_t unique = unique_bytes(bench, cache);
   AttentionMeasurement measurement(stored, std::move(cache), std::move(runner), *kernels, phase);
   return measurement.run(unique);
 }

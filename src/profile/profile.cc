@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/call_check.h"
 #include "base/checked.h"
 #include "cache/storage.h"
 #include "kernels/dispatch.h"
@@ -30,7 +31,7 @@ bool can_be_written(Codec codec) {
 Status refuse(const LayerGroup& group, const std::string& why) {
   return fail(ErrorCode::kUnsupported,
               fmt::format("{}: {}; what runs now is K and V of the same heads, "
-                          "read in full or by a window or chunk",
+                          "or rows that are both, read in full or by a window or chunk",
                           group.architecture, why));
 }
 
@@ -38,8 +39,9 @@ Status check_stream(const LayerGroup& group, const Stream& stream) {
   const auto no = [&](const std::string& what) {
     return refuse(group, fmt::format("stream \"{}\" {}", stream.name, what));
   };
-  if (stream.name != "k" && stream.name != "v") return no("cannot run yet");
-  if (stream.fields.size() != 1) return no("has rows of several fields");
+  const bool is_both = serves_both(group);
+  if (!is_both && stream.name != "k" && stream.name != "v") return no("cannot run yet");
+  if (!is_both && stream.fields.size() != 1) return no("has rows of several fields");
   if (stream.owner_layer.has_value()) return no("is borrowed from another layer");
   if (stream.tokens_per_row != 1 || stream.birth_delay_tokens != 0 || !stream.born_from.empty()) {
     return no("is not born with its token");
@@ -54,8 +56,10 @@ Status check_stream(const LayerGroup& group, const Stream& stream) {
       access.skip_tokens != 0 || access.align_rows != 1) {
     return no("is read by " + to_string(access));
   }
-  const Codec codec = stream.fields.front().codec;
-  if (!can_be_written(codec)) return no(fmt::format("has type {}", codec_info(codec).name));
+  for (const Field& field : stream.fields) {
+    if (can_be_written(field.codec)) continue;
+    return no(fmt::format("has type {}", codec_info(field.codec).name));
+  }
   return {};
 }
 
@@ -72,6 +76,10 @@ bool ProfileRun::is_all_met() const {
 }
 
 Status check_runnable(const LayerGroup& group) {
+  if (serves_both(group)) {
+    KVARTO_CHECK_OK(check_stream(group, group.streams.front()));
+    return group.query.q_heads != 0 ? Status{} : refuse(group, "no query heads");
+  }
   if (group.streams.size() != 2 || group.streams[0].name == group.streams[1].name) {
     for (const Stream& stream : group.streams) KVARTO_CHECK_OK(check_stream(group, stream));
     return refuse(group, fmt::format("{} streams", group.streams.size()));
@@ -150,8 +158,15 @@ Status check_memory(const ProfileRequest& request, const LayerGroup& group, cons
 
 // --- Reports -------------------------------------------------------------------------------------
 
-std::uint64_t row_bytes_of(const StreamView& stream) {
-  return codec_bytes(stream.codec, stream.width).total() * stream.heads;
+// Codecs of the fields of a row, "fp8_scaled_128 + bf16" where they differ.
+std::string codec_names(const Stream& stream) {
+  std::string names;
+  for (const Field& field : stream.fields) {
+    const std::string_view name = codec_info(field.codec).name;
+    if (&field != &stream.fields.front() && field.codec == stream.fields.front().codec) continue;
+    names += (names.empty() ? "" : " + ") + std::string(name);
+  }
+  return names;
 }
 
 class Reporter {
@@ -178,17 +193,20 @@ class Reporter {
     const Track& track = loop_.cache().tracks().front();
     for (const TrackStream& of_track : track.streams) {
       const Stream& stream = loop_.group().streams[of_track.stream];
-      const StreamView& seen = stream.name == "k" ? view.cache().k : view.cache().v;
+      const bool is_value = stream.name == "v";
+      const StreamView& seen = is_value ? view.cache().v : view.cache().k;
+      const RowPairBytes bytes = row_pair_bytes(view.cache());
+      const std::uint64_t seen_row_bytes = is_value ? bytes.v : bytes.k;
       StreamSize size;
       size.name = stream.name;
-      size.codec = codec_info(seen.codec).name;
+      size.codec = codec_names(stream);
       size.predicted_bytes = resident_rows(stream, loop_.num_tokens()) * row_bytes(stream).total() *
                              num_layers() * request_.num_sequences;
       std::uint64_t blocks = 0;
       for (const SequenceView& sequence : view.cache().sequences) {
         const std::uint64_t held = sequence.first_block * view.cache().rows_per_block;
         const std::uint64_t first = std::max(held, loop_.first_visible());
-        size.measured_bytes += (sequence.num_tokens - first) * row_bytes_of(seen) * num_layers();
+        size.measured_bytes += (sequence.num_tokens - first) * seen_row_bytes * num_layers();
         blocks += sequence.block_table.size();
       }
       size.predicted_held_bytes = resident_blocks(track, loop_.num_tokens()) *
@@ -199,9 +217,9 @@ class Reporter {
       layout.name = stream.name;
       layout.slice_bytes = of_track.slice_bytes();
       layout.padding_bytes = of_track.padding_bytes;
-      describe_reads(
-          {seen, view.cache().rows_per_block, view.cache().sequences, loop_.recorder().runs()},
-          layout);
+      describe_reads({seen, view.cache().rows_per_block, view.cache().sequences,
+                      loop_.recorder().runs(), seen_row_bytes},
+                     layout);
       run.layout.streams.push_back(layout);
     }
     run.layout.block_size = track.rows_per_block;
@@ -246,7 +264,7 @@ class Reporter {
         if (stream.name != size.name) continue;
         access.streams.push_back(
             {size.name, rows_read(stream, last.tokens) * row_bytes(stream).total() * copies,
-             size.name == "k" ? last.counts.k_bytes : last.counts.v_bytes});
+             size.name == "v" ? last.counts.v_bytes : last.counts.k_bytes});
       }
     }
     access.predicted_step_bytes = ideal_.step.read_bytes;
@@ -328,10 +346,15 @@ class Reporter {
     const std::uint64_t num_blocks = loop_.cache().usage().front().num_blocks;
     // Not through writable_base(): the squares of the rows that are read stay as they are.
     const auto writable = [](const std::byte* base) { return const_cast<std::byte*>(base); };
-    return poison_unread({cache.k, cache.rows_per_block, cache.sequences, runs},
-                         writable(cache.k.base), num_blocks) +
-           poison_unread({cache.v, cache.rows_per_block, cache.sequences, runs},
-                         writable(cache.v.base), num_blocks);
+    const RowPairBytes bytes = row_pair_bytes(cache);
+    std::uint64_t rows =
+        poison_unread({cache.k, cache.rows_per_block, cache.sequences, runs, bytes.k},
+                      writable(cache.k.base), num_blocks);
+    if (bytes.v != 0) {
+      rows += poison_unread({cache.v, cache.rows_per_block, cache.sequences, runs, bytes.v},
+                            writable(cache.v.base), num_blocks);
+    }
+    return rows;
   }
 
   // The last thing to verify: it destroys the cache's contents.
@@ -363,7 +386,13 @@ class Reporter {
   Plan ideal_;
 };
 
-std::string type_of(const LayerGroup& group) {
+std::string type_of(const LayerGroup& group, const CacheTypes& types) {
+  // A row of several codecs has the name that was asked for.
+  if (serves_both(group)) {
+    const Stream& stream = group.streams.front();
+    const bool is_mixed = stream.fields.back().codec != stream.fields.front().codec;
+    return is_mixed ? types.key : std::string(codec_info(stream.fields.front().codec).name);
+  }
   std::string k;
   std::string v;
   for (const Stream& stream : group.streams) {
@@ -380,7 +409,7 @@ Result<ProfileRun> profile_group(const ProfileRequest& request, const LayerGroup
   KVARTO_CHECK_OK(check_memory(request, group, allocation));
   ProfileRun run;
   run.architecture = group.architecture;
-  run.type = type_of(group);
+  run.type = type_of(group, request.types);
   run.layers = model.groups.front().layers;
   run.group_layers = static_cast<std::uint32_t>(group.layers.size());
   run.batch = request.num_sequences;

@@ -33,9 +33,22 @@ rusage usage_now() {
   return usage;
 }
 
-std::uint64_t row_floats(const Field& field) { return std::uint64_t{field.heads} * field.width; }
+std::uint64_t row_floats(const Stream& stream) {
+  std::uint64_t floats = 0;
+  for (const Field& field : stream.fields) floats += std::uint64_t{field.heads} * field.width;
+  return floats;
+}
 
 }  // namespace
+
+bool serves_both(const LayerGroup& group) {
+  if (group.streams.size() != 1) return false;
+  const Stream& stream = group.streams.front();
+  return stream.purpose == Purpose::kAttention && group.query.v_dim <= row_floats(stream) &&
+         group.query.qk_dim == row_floats(stream) &&
+         std::all_of(stream.fields.begin(), stream.fields.end(),
+                     [](const Field& field) { return field.heads == 1; });
+}
 
 RowTable::RowTable(std::uint64_t num_rows, std::uint64_t row_floats, std::uint32_t seed)
     : num_rows_(num_rows), row_floats_(row_floats), values_(num_rows * row_floats) {
@@ -75,18 +88,19 @@ Result<std::unique_ptr<ProfileLoop>> ProfileLoop::create(const ProfileRequest& r
 Status ProfileLoop::find_streams() {
   for (const std::uint32_t layer : group().layers) {
     LayerStreams streams;
-    KVARTO_TRY(streams.k, cache_.find_stream(layer, "k"));
-    KVARTO_TRY(streams.v, cache_.find_stream(layer, "v"));
+    const bool is_one = serves_both(group());
+    KVARTO_TRY(streams.k, cache_.find_stream(layer, is_one ? group().streams.front().name : "k"));
+    KVARTO_TRY(streams.v, cache_.find_stream(layer, is_one ? group().streams.front().name : "v"));
     layers_.push_back(streams);
   }
   for (std::uint64_t i = 0; i < request_.num_sequences; ++i) {
     sequences_.push_back(*cache_.create_sequence());
   }
-  for (const char* name : {"k", "v"}) {
+  for (const bool is_value : {false, true}) {
     for (const Stream& stream : group().streams) {
-      if (stream.name != name) continue;
-      tables_.emplace_back(std::min(kDistinctRows, request_.context),
-                           row_floats(stream.fields.front()), name[0]);
+      if ((stream.name == "v") != is_value) continue;
+      tables_.emplace_back(std::min(kDistinctRows, request_.context), row_floats(stream),
+                           is_value ? 'v' : 'k');
       if (stream.lifetime.kind == Lifetime::Kind::kWindow) options_.window = stream.lifetime.tokens;
       if (stream.lifetime.kind == Lifetime::Kind::kChunk) options_.chunk = stream.lifetime.tokens;
       if (stream.access.kind == Access::Kind::kWindow) {
@@ -144,7 +158,7 @@ Status ProfileLoop::grow(std::uint64_t count, double& append_s, double& write_s)
   const double appended = now_s();
   for (const LayerStreams& layer : layers_) {
     KVARTO_CHECK_OK(write_rows(layer.k, tables_[0], count));
-    KVARTO_CHECK_OK(write_rows(layer.v, tables_[1], count));
+    if (!layer.is_one()) KVARTO_CHECK_OK(write_rows(layer.v, tables_[1], count));
   }
   append_s += appended - begin;
   write_s += now_s() - appended;
@@ -303,22 +317,25 @@ Result<double> ProfileLoop::empty_call_us() {
 
 namespace {
 
-// What a field keeps of one row.
-std::vector<float> stored_row(const Field& field, std::span<const float> row) {
+// What a stream keeps of one row.
+std::vector<float> stored_row(const Stream& stream, std::span<const float> row) {
   const KernelTable& kernels = kernel_table(Isa::kScalar);
-  const auto codec = static_cast<std::size_t>(field.codec);
   std::vector<float> stored(row.size());
-  std::vector<std::byte> image(codec_bytes(field.codec, field.width).total());
-  for (std::size_t i = 0; i < row.size(); i += field.width) {
-    kernels.encode[codec](&row[i], image.data(), field.width);
-    kernels.decode[codec](image.data(), &stored[i], field.width);
+  std::size_t i = 0;
+  for (const Field& field : stream.fields) {
+    const auto codec = static_cast<std::size_t>(field.codec);
+    std::vector<std::byte> image(codec_bytes(field.codec, field.width).total());
+    for (std::uint32_t head = 0; head < field.heads; ++head, i += field.width) {
+      kernels.encode[codec](&row[i], image.data(), field.width);
+      kernels.decode[codec](image.data(), &stored[i], field.width);
+    }
   }
   return stored;
 }
 
-void compare_row(std::span<const float> read, std::span<const float> written, const Field& field,
+void compare_row(std::span<const float> read, std::span<const float> written, const Stream& stream,
                  ReadBack& result) {
-  const std::vector<float> stored = stored_row(field, written);
+  const std::vector<float> stored = stored_row(stream, written);
   double moved = 0;
   double largest = 0;
   for (std::size_t i = 0; i < read.size(); ++i) {
@@ -337,15 +354,15 @@ Result<ReadBack> ProfileLoop::read_back() const {
   const std::uint64_t first = first_visible();
   const std::uint64_t stride = (num_tokens_ - first) / kNumRowsReadBack + 1;
   for (const Stream& stream : group().streams) {
-    const bool is_key = stream.name == "k";
-    const RowTable& table = tables_[is_key ? 0 : 1];
-    const StreamId id = is_key ? layers_.front().k : layers_.front().v;
+    const bool is_value = stream.name == "v";
+    const RowTable& table = tables_[is_value ? 1 : 0];
+    const StreamId id = is_value ? layers_.front().v : layers_.front().k;
     std::vector<float> row(table.rows(0, 1).size());
     for (const SequenceId sequence : sequences_) {
       for (std::uint64_t token = num_tokens_; token > first;
            token -= std::min(stride, token - first)) {
         KVARTO_CHECK_OK(cache_.read(sequence, id, token - 1, row));
-        compare_row(row, table.rows(token - 1, 1), stream.fields.front(), result);
+        compare_row(row, table.rows(token - 1, 1), stream, result);
       }
     }
   }

@@ -45,7 +45,11 @@ class RowTable {
 struct LayerStreams {
   StreamId k{};
   StreamId v{};
+  [[nodiscard]] bool is_one() const { return k == v; }
 };
+
+// Whether the rows of one stream are K and V of the group.
+[[nodiscard]] bool serves_both(const LayerGroup& group);
 
 struct ReadBack {
   std::uint64_t num_elements = 0;
@@ -104,7 +108,7 @@ class ProfileLoop {
   std::unique_ptr<RunKeeper> recorder_;
   std::vector<LayerStreams> layers_;
   std::vector<SequenceId> sequences_;
-  std::vector<RowTable> tables_;  // of K and of V
+  std::vector<RowTable> tables_;  // of K and of V, or of the rows that are both
   AttentionOptions options_;
   std::vector<float> q_;
   std::vector<float> out_;

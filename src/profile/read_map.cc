@@ -20,6 +20,12 @@ struct Piece {
   std::uint64_t end = 0;
 };
 
+std::uint64_t row_bytes_of(const StreamReads& reads) {
+  const StreamView& stream = reads.stream;
+  if (reads.row_bytes != 0) return reads.row_bytes;
+  return codec_bytes(stream.codec, stream.width).total() * stream.heads;
+}
+
 std::vector<Piece> pieces_of(const StreamReads& reads) {
   std::vector<ReadRun> runs(reads.runs.begin(), reads.runs.end());
   std::sort(runs.begin(), runs.end(), [](const ReadRun& a, const ReadRun& b) {
@@ -127,9 +133,10 @@ const char* axes_of(RowOrder order) {
 }
 
 // Overwrites one row of one block.
-void poison_row(const StreamView& stream, std::byte* slice, std::uint64_t row) {
+void poison_row(const StreamReads& reads, std::byte* slice, std::uint64_t row) {
+  const StreamView& stream = reads.stream;
   const StreamLayout& layout = stream.layout;
-  const std::uint64_t head_bytes = codec_bytes(stream.codec, stream.width).total();
+  const std::uint64_t head_bytes = row_bytes_of(reads) / stream.heads;  // all fields of a row
   if (const std::optional<CodeTiles> tiles = code_tiles_of(stream)) {
     const std::vector<std::byte> image(head_bytes, std::byte{0xFF});
     for (std::uint32_t head = 0; head < stream.heads; ++head) {
@@ -174,7 +181,7 @@ void describe_reads(const StreamReads& reads, StreamLayoutReport& report) {
     run_end = piece.block * stream.block_stride_bytes + extent.end;
   }
   if (run_rows != 0) ++report.run_rows[run_rows];
-  const std::uint64_t bytes = rows * stream.heads * codec_bytes(stream.codec, stream.width).total();
+  const std::uint64_t bytes = rows * row_bytes_of(reads);
   if (lines != 0) {
     report.line_utilisation = static_cast<double>(bytes) / static_cast<double>(lines * kLineBytes);
   }
@@ -194,7 +201,7 @@ std::uint64_t poison_unread(const StreamReads& reads, std::byte* base, std::uint
       continue;
     }
     for (std::uint64_t row = 0; row < reads.rows_per_block; ++row) {
-      if (row < piece.first || row >= piece.end) poison_row(reads.stream, slice, row);
+      if (row < piece.first || row >= piece.end) poison_row(reads, slice, row);
     }
   }
   return rows;

@@ -16,6 +16,7 @@ struct StreamReads {
   std::uint32_t rows_per_block = 0;
   std::span<const SequenceView> sequences;
   std::span<const ReadRun> runs;
+  std::uint64_t row_bytes = 0;  // of all heads and fields; 0: those of `stream` alone
 };
 
 // Fills in axes, line utilisation, runs and jumps.

@@ -38,6 +38,7 @@ HEADER_PART = {
     "kv_cache.h": "cache",
     "attention.h": "attention",
     "selection.h": "attention",
+    "latent_attention.h": "attention",
     "measure.h": "profile",
     "measure_sparse.h": "profile",
     "observe.h": "spec",

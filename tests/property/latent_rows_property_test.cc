@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <numeric>
 
 #include "kvarto/attention.h"
@@ -231,6 +232,68 @@ RC_GTEST_PROP(LatentRowsProperty, APrefillIsTheDecodeOfEachOfItsTokens, ()) {
       RC_ASSERT(std::abs(out[query * shape.latent_dim + d] - expected[d]) < kBound);
     }
   }
+}
+
+struct HalfCase {
+  LatentShape shape;
+  std::unique_ptr<LatentCache> cache;
+  std::vector<LatentSequence> batch;
+  std::vector<float> q;
+  std::vector<float> out;
+
+  HalfCase() {
+    shape = draw_shape();
+    shape.q_heads = *rc::gen::element(16u, 20u, 128u);
+    CacheOptions options = draw_options();
+    options.keeps_squares = true;
+    cache = std::make_unique<LatentCache>(shape, "f16", options);
+    batch.push_back(cache->create());
+    cache->grow(batch[0], *inRange<std::uint64_t>(1, 190));
+    q = draw_queries(shape.q_heads * cache->width());
+    out.resize(std::size_t{shape.q_heads} * shape.latent_dim);
+  }
+
+  [[nodiscard]] float scale() const { return 1 / std::sqrt(static_cast<float>(cache->width())); }
+  [[nodiscard]] Result<AttentionReport> decode() {
+    const auto view = cache->view(batch);
+    DecodeCall call{.view = view->cache(), .num_q_heads = shape.q_heads, .q = q, .out = out};
+    call.options.arith = Arith::kF16;
+    AttentionRunner runner = *AttentionRunner::create({});
+    return runner.decode(call);
+  }
+};
+
+bool has_half_kernels() { return half_kernels(**active_kernels()).has_value(); }
+
+RC_GTEST_PROP(LatentRowsProperty, ArithmeticInF16StaysNearTheSumsInDoublePrecision, ()) {
+  if (!has_half_kernels()) return;
+  HalfCase half;
+  const auto report = half.decode();
+  if (!report) RC_FAIL(report.error().message);
+  RC_ASSERT(report->arith == "f16");
+  const std::uint32_t width = half.cache->width();
+  const Rows rows = all_rows(half.cache->num_tokens(half.batch[0]));
+  for (std::uint32_t head = 0; head < half.shape.q_heads; head += 7) {
+    const std::vector<double> expected = half.cache->attend(
+        half.batch[0], std::span(half.q).subspan(head * width, width), rows, half.scale());
+    for (std::uint32_t d = 0; d < half.shape.latent_dim; ++d) {
+      // Scores are off by at most six of the deviations that the bound admits, 1.5e-2, and the
+      // sums of values, at most 8, by 1e-3 of them.
+      const double error = half.out[std::size_t{head} * half.shape.latent_dim + d] - expected[d];
+      RC_ASSERT(std::abs(error) < 8 * (6 * kMaxHalfScoreError + 1e-3));
+    }
+  }
+}
+
+RC_GTEST_PROP(LatentRowsProperty, QueriesTooLargeForF16AreRefused, ()) {
+  if (!has_half_kernels()) return;
+  HalfCase half;
+  for (float& value : half.q) value *= 1000;
+  const auto report = half.decode();
+  RC_ASSERT(!report.has_value());
+  RC_ASSERT(report.error().code == ErrorCode::kUnsupported);
+  RC_ASSERT(std::count(half.out.begin(), half.out.end(), 0.0f) ==
+            static_cast<std::ptrdiff_t>(half.out.size()));
 }
 
 }  // namespace

@@ -178,8 +178,8 @@ TEST(Profile, RefusesWhatCannotRunAndSaysWhy) {
   EXPECT_EQ(huge.error().code, ErrorCode::kOutOfMemory);
   EXPECT_NE(huge.error().message.find("are available"), std::string::npos);
 
-  ModelSpec latent = *geometry_model("mla", {}, 1);
-  EXPECT_EQ(check_runnable(latent.groups.front()).error().code, ErrorCode::kUnsupported);
+  const ModelSpec compressed = *geometry_model("hca", {}, 1);
+  EXPECT_EQ(check_runnable(compressed.groups.front()).error().code, ErrorCode::kUnsupported);
   ModelSpec counted = model_for(kCases[0], "q8_KV", 1);
   const Status refused = check_runnable(counted.groups.front());
   ASSERT_FALSE(refused);
