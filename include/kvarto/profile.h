@@ -48,6 +48,8 @@ struct StepCounts {
   std::uint64_t rows_read = 0;  // of K, over all layers; the V rows are as many
   std::uint64_t k_bytes = 0;    // read
   std::uint64_t v_bytes = 0;
+  std::uint64_t index_rows = 0;  // keys of an indexer, over all layers
+  std::uint64_t index_bytes = 0;
   std::uint64_t blocks_taken = 0;
   std::uint64_t blocks_freed = 0;
   double plan_s = 0;

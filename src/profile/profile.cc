@@ -51,8 +51,11 @@ Status check_stream(const LayerGroup& group, const Stream& stream) {
       life != Lifetime::Kind::kChunk) {
     return no("has lifetime " + to_string(stream.lifetime));
   }
+  if (stream.selection_layer.has_value()) return no("is read by the selection of another layer");
   const Access& access = stream.access;
-  if ((access.kind != Access::Kind::kAll && access.kind != Access::Kind::kWindow) ||
+  const bool is_picked = access.kind == Access::Kind::kTopK && is_both &&
+                         index_stream(group) != nullptr && group.query.index_heads != 0;
+  if ((access.kind != Access::Kind::kAll && access.kind != Access::Kind::kWindow && !is_picked) ||
       access.skip_tokens != 0 || access.align_rows != 1) {
     return no("is read by " + to_string(access));
   }
@@ -77,7 +80,7 @@ bool ProfileRun::is_all_met() const {
 
 Status check_runnable(const LayerGroup& group) {
   if (serves_both(group)) {
-    KVARTO_CHECK_OK(check_stream(group, group.streams.front()));
+    for (const Stream& stream : group.streams) KVARTO_CHECK_OK(check_stream(group, stream));
     return group.query.q_heads != 0 ? Status{} : refuse(group, "no query heads");
   }
   if (group.streams.size() != 2 || group.streams[0].name == group.streams[1].name) {
@@ -188,15 +191,37 @@ class Reporter {
  private:
   [[nodiscard]] std::uint64_t num_layers() const { return loop_.layers().size(); }
 
+  // One stream as the last step read it.
+  struct Seen {
+    StreamView stream;
+    std::uint64_t row_bytes = 0;
+    std::uint64_t inline_row_bytes = 0;  // without what lies behind all rows of the block
+    std::vector<ReadRun> runs;
+  };
+  Result<Seen> seen_of(const Stream& stream, const CacheView& view) {
+    const RowPairBytes bytes = row_pair_bytes(view);
+    if (stream.purpose != Purpose::kIndexer) {
+      const bool is_value = stream.name == "v";
+      const std::uint64_t row_bytes = is_value ? bytes.v : bytes.k;
+      return Seen{is_value ? view.v : view.k, row_bytes, row_bytes, loop_.recorder().runs()};
+    }
+    Seen seen;
+    KVARTO_TRY(seen.stream, loop_.index_keys(0));
+    const CodecBytes of_key = codec_bytes(seen.stream.codec, seen.stream.width);
+    seen.row_bytes = of_key.total();
+    seen.inline_row_bytes = head_bytes_in_row(stream, stream.fields.front());
+    for (std::uint32_t s = 0; s < view.sequences.size(); ++s) {
+      seen.runs.push_back({s, 0, view.sequences[s].num_tokens});
+    }
+    return seen;
+  }
+
   Status report_streams(ProfileRun& run) {
     KVARTO_TRY(const LayerView view, loop_.view(0));
     const Track& track = loop_.cache().tracks().front();
     for (const TrackStream& of_track : track.streams) {
       const Stream& stream = loop_.group().streams[of_track.stream];
-      const bool is_value = stream.name == "v";
-      const StreamView& seen = is_value ? view.cache().v : view.cache().k;
-      const RowPairBytes bytes = row_pair_bytes(view.cache());
-      const std::uint64_t seen_row_bytes = is_value ? bytes.v : bytes.k;
+      KVARTO_TRY(const Seen seen, seen_of(stream, view.cache()));
       StreamSize size;
       size.name = stream.name;
       size.codec = codec_names(stream);
@@ -206,19 +231,19 @@ class Reporter {
       for (const SequenceView& sequence : view.cache().sequences) {
         const std::uint64_t held = sequence.first_block * view.cache().rows_per_block;
         const std::uint64_t first = std::max(held, loop_.first_visible());
-        size.measured_bytes += (sequence.num_tokens - first) * seen_row_bytes * num_layers();
+        size.measured_bytes += (sequence.num_tokens - first) * seen.row_bytes * num_layers();
         blocks += sequence.block_table.size();
       }
       size.predicted_held_bytes = resident_blocks(track, loop_.num_tokens()) *
                                   of_track.slice_bytes() * num_layers() * request_.num_sequences;
-      size.held_bytes = blocks * seen.block_stride_bytes * num_layers();
+      size.held_bytes = blocks * seen.stream.block_stride_bytes * num_layers();
       run.size.streams.push_back(size);
       StreamLayoutReport layout;
       layout.name = stream.name;
       layout.slice_bytes = of_track.slice_bytes();
       layout.padding_bytes = of_track.padding_bytes;
-      describe_reads({seen, view.cache().rows_per_block, view.cache().sequences,
-                      loop_.recorder().runs(), seen_row_bytes},
+      describe_reads({seen.stream, view.cache().rows_per_block, view.cache().sequences, seen.runs,
+                      seen.inline_row_bytes},
                      layout);
       run.layout.streams.push_back(layout);
     }
@@ -262,15 +287,23 @@ class Reporter {
     for (const StreamSize& size : run.size.streams) {
       for (const Stream& stream : loop_.group().streams) {
         if (stream.name != size.name) continue;
+        const std::uint64_t measured = stream.purpose == Purpose::kIndexer ? last.counts.index_bytes
+                                       : size.name == "v"                  ? last.counts.v_bytes
+                                                                           : last.counts.k_bytes;
         access.streams.push_back(
             {size.name, rows_read(stream, last.tokens) * row_bytes(stream).total() * copies,
-             size.name == "v" ? last.counts.v_bytes : last.counts.k_bytes});
+             measured});
       }
     }
     access.predicted_step_bytes = ideal_.step.read_bytes;
+    const Stream* index = index_stream(loop_.group());
     for (const StepRecord& step : run.steps) {
       ++access.steps_checked;
-      if (step.counts.rows_read != rows_read(any, step.tokens) * copies) ++access.steps_that_differ;
+      const std::uint64_t index_rows = index == nullptr ? 0 : rows_read(*index, step.tokens);
+      if (step.counts.rows_read != rows_read(any, step.tokens) * copies ||
+          step.counts.index_rows != index_rows * copies) {
+        ++access.steps_that_differ;
+      }
     }
   }
 
@@ -280,7 +313,7 @@ class Reporter {
       attention_s.push_back(run.steps[i].attention_s);
     }
     const StepCounts& counts = run.steps[run.warm_up_steps + attention_s.size() / 2].counts;
-    const std::uint64_t bytes = counts.k_bytes + counts.v_bytes;
+    const std::uint64_t bytes = counts.k_bytes + counts.v_bytes + counts.index_bytes;
     const double median = median_s(attention_s);
     if (median > 0) run.access.gb_per_s = static_cast<double>(bytes) / median / 1e9;
     MachineBench bench;

@@ -41,8 +41,15 @@ std::uint64_t row_floats(const Stream& stream) {
 
 }  // namespace
 
+const Stream* index_stream(const LayerGroup& group) {
+  for (const Stream& stream : group.streams) {
+    if (stream.purpose == Purpose::kIndexer) return &stream;
+  }
+  return nullptr;
+}
+
 bool serves_both(const LayerGroup& group) {
-  if (group.streams.size() != 1) return false;
+  if (group.streams.size() != (index_stream(group) == nullptr ? 1 : 2)) return false;
   const Stream& stream = group.streams.front();
   return stream.purpose == Purpose::kAttention && group.query.v_dim <= row_floats(stream) &&
          group.query.qk_dim == row_floats(stream) &&
@@ -91,6 +98,9 @@ Status ProfileLoop::find_streams() {
     const bool is_one = serves_both(group());
     KVARTO_TRY(streams.k, cache_.find_stream(layer, is_one ? group().streams.front().name : "k"));
     KVARTO_TRY(streams.v, cache_.find_stream(layer, is_one ? group().streams.front().name : "v"));
+    if (const Stream* index = index_stream(group())) {
+      KVARTO_TRY(streams.index, cache_.find_stream(layer, index->name));
+    }
     layers_.push_back(streams);
   }
   for (std::uint64_t i = 0; i < request_.num_sequences; ++i) {
@@ -98,7 +108,7 @@ Status ProfileLoop::find_streams() {
   }
   for (const bool is_value : {false, true}) {
     for (const Stream& stream : group().streams) {
-      if ((stream.name == "v") != is_value) continue;
+      if ((stream.name == "v") != is_value || stream.purpose == Purpose::kIndexer) continue;
       tables_.emplace_back(std::min(kDistinctRows, request_.context), row_floats(stream),
                            is_value ? 'v' : 'k');
       if (stream.lifetime.kind == Lifetime::Kind::kWindow) options_.window = stream.lifetime.tokens;
@@ -117,6 +127,13 @@ Status ProfileLoop::find_streams() {
   std::mt19937 random('q');
   std::normal_distribution<float> normal;
   for (float& value : q_) value = normal(random);
+  if (const Stream* index = index_stream(group())) {
+    index_tables_.emplace_back(std::min(kDistinctRows, request_.context), row_floats(*index), 'i');
+    index_q_.resize(request_.num_sequences * query.index_heads * query.index_dim);
+    index_weights_.resize(request_.num_sequences * query.index_heads);
+    for (float& value : index_q_) value = normal(random);
+    for (float& value : index_weights_) value = normal(random);
+  }
   return {};
 }
 
@@ -159,6 +176,7 @@ Status ProfileLoop::grow(std::uint64_t count, double& append_s, double& write_s)
   for (const LayerStreams& layer : layers_) {
     KVARTO_CHECK_OK(write_rows(layer.k, tables_[0], count));
     if (!layer.is_one()) KVARTO_CHECK_OK(write_rows(layer.v, tables_[1], count));
+    if (layer.index) KVARTO_CHECK_OK(write_rows(*layer.index, index_tables_[0], count));
   }
   append_s += appended - begin;
   write_s += now_s() - appended;
@@ -207,6 +225,14 @@ Status ProfileLoop::attend_prefill(std::uint64_t count, PrefillReport& report) {
   std::vector<float> out(num_queries * query.q_heads * query.v_dim);
   const std::vector<std::uint64_t> q_lens(request_.num_sequences, count);
   KVARTO_TRY(const LayerView layer, view(0));
+  const double begin = now_s();
+  if (layers_[0].index) {
+    KVARTO_CHECK_OK(select(layer.cache(), 0, q_lens));
+    KVARTO_CHECK_OK(attend_selected(layer.cache(), q_lens, q, out));
+    report.attention_s += now_s() - begin;
+    report.attended_tokens += count;
+    return {};
+  }
   PrefillCall call;
   call.view = layer.cache();
   call.q_lens = q_lens;
@@ -214,15 +240,61 @@ Status ProfileLoop::attend_prefill(std::uint64_t count, PrefillReport& report) {
   call.q = q;
   call.options = options_;
   call.out = out;
-  const double begin = now_s();
   KVARTO_CHECK_OK(runner_.prefill(call));
   report.attention_s += now_s() - begin;
   report.attended_tokens += count;
   return {};
 }
 
-Result<AttentionReport> ProfileLoop::decode(const CacheView& view) {
+Status ProfileLoop::select(const CacheView& view, std::size_t layer,
+                           std::span<const std::uint64_t> q_lens) {
+  // Rows and index keys are of one track: their block tables are the same.
+  SelectCall call;
+  call.view = view;
+  KVARTO_TRY(call.view.k, index_keys(layer));
+  call.view.k_tail = {};
+  call.q_lens = q_lens;
+  call.num_index_heads = group().query.index_heads;
+  call.top_k = group().streams.front().access.count;
+  // Every token of a prefill has the query of its sequence's decode steps.
+  const std::size_t repeats = q_lens.empty() ? 1 : q_lens.front();
+  std::vector<float> q;
+  std::vector<float> weights;
+  for (std::size_t i = 0; i < repeats; ++i) {
+    q.insert(q.end(), index_q_.begin(), index_q_.end());
+    weights.insert(weights.end(), index_weights_.begin(), index_weights_.end());
+  }
+  call.q = q;
+  call.weights = weights;
+  const bool is_f32 = options_.arith == Arith::kAuto || options_.arith == Arith::kF32;
+  call.arith = is_f32 ? IndexArith::kF32 : IndexArith::kInt16;
+  KVARTO_TRY(const SelectReport report, runner_.select(call, selection_));
+  selected_.rows_read += report.rows_read;
+  selected_.bytes_read += report.bytes_read;
+  return {};
+}
+
+Status ProfileLoop::attend_selected(const CacheView& view, std::span<const std::uint64_t> q_lens,
+                                    std::span<const float> q, std::span<float> out) {
+  const std::vector<SequenceView> queries = query_views(view.sequences, q_lens);
   DecodeCall call;
+  call.view = view;
+  call.view.sequences = queries;
+  call.num_q_heads = group().query.q_heads;
+  call.q = q;
+  call.options = options_;
+  call.out = out;
+  call.selections = selection_.queries();
+  KVARTO_CHECK_OK(runner_.decode(call));
+  return {};
+}
+
+Result<AttentionReport> ProfileLoop::decode(const CacheView& view, std::size_t layer) {
+  DecodeCall call;
+  if (layers_[layer].index) {
+    KVARTO_CHECK_OK(select(view, layer, {}));
+    call.selections = selection_.queries();
+  }
   call.view = view;
   call.num_q_heads = group().query.q_heads;
   call.q = q_;
@@ -239,10 +311,11 @@ Status ProfileLoop::step(ProfileRun& report) {
   record.begin_s = begin - start_s_;
   KVARTO_CHECK_OK(grow(1, record.append_s, record.write_s));
   const double grown = now_s();
+  selected_ = {};
   AttentionReport ran;
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     KVARTO_TRY(const LayerView layer_view, view(layer));
-    KVARTO_TRY(ran, decode(layer_view.cache()));
+    KVARTO_TRY(ran, decode(layer_view.cache(), layer));
   }
   const double end = now_s();
   const rusage after = usage_now();
@@ -250,6 +323,8 @@ Status ProfileLoop::step(ProfileRun& report) {
   record.attention_s = end - grown;
   record.total_s = end - begin;
   record.counts = recorder_->next_step();
+  record.counts.index_rows = selected_.rows_read;
+  record.counts.index_bytes = selected_.bytes_read;
   record.minor_faults = static_cast<std::uint64_t>(after.ru_minflt - before.ru_minflt);
   record.major_faults = static_cast<std::uint64_t>(after.ru_majflt - before.ru_majflt);
   record.switches = static_cast<std::uint64_t>(after.ru_nivcsw - before.ru_nivcsw);
@@ -297,7 +372,7 @@ Status ProfileLoop::run(ProfileRun& report) {
 
 Result<std::span<const float>> ProfileLoop::decode_again() {
   KVARTO_TRY(const LayerView layer, view(0));
-  KVARTO_CHECK_OK(decode(layer.cache()));
+  KVARTO_CHECK_OK(decode(layer.cache(), 0));
   return std::span<const float>(out_);
 }
 
@@ -309,7 +384,7 @@ Result<double> ProfileLoop::empty_call_us() {
   std::vector<double> seconds;
   for (std::uint64_t i = 0; i < kNumEmptyCalls; ++i) {
     const double begin = now_s();
-    KVARTO_CHECK_OK(decode(cache));
+    KVARTO_CHECK_OK(decode(cache, 0));
     seconds.push_back(now_s() - begin);
   }
   return median_s(std::move(seconds)) * 1e6;
@@ -355,8 +430,11 @@ Result<ReadBack> ProfileLoop::read_back() const {
   const std::uint64_t stride = (num_tokens_ - first) / kNumRowsReadBack + 1;
   for (const Stream& stream : group().streams) {
     const bool is_value = stream.name == "v";
-    const RowTable& table = tables_[is_value ? 1 : 0];
-    const StreamId id = is_value ? layers_.front().v : layers_.front().k;
+    const bool is_index = stream.purpose == Purpose::kIndexer;
+    const RowTable& table = is_index ? index_tables_[0] : tables_[is_value ? 1 : 0];
+    const StreamId id = is_index   ? *layers_.front().index
+                        : is_value ? layers_.front().v
+                                   : layers_.front().k;
     std::vector<float> row(table.rows(0, 1).size());
     for (const SequenceId sequence : sequences_) {
       for (std::uint64_t token = num_tokens_; token > first;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "kvarto/profile.h"
@@ -45,11 +46,14 @@ class RowTable {
 struct LayerStreams {
   StreamId k{};
   StreamId v{};
+  std::optional<StreamId> index;  // keys of an indexer that picks the rows
   [[nodiscard]] bool is_one() const { return k == v; }
 };
 
-// Whether the rows of one stream are K and V of the group.
+// Whether the rows of the group's first stream, its only one apart from an indexer's, are K and V.
 [[nodiscard]] bool serves_both(const LayerGroup& group);
+// The keys of the group's indexer; null: none.
+[[nodiscard]] const Stream* index_stream(const LayerGroup& group);
 
 struct ReadBack {
   std::uint64_t num_elements = 0;
@@ -74,6 +78,9 @@ class ProfileLoop {
   [[nodiscard]] const std::vector<LayerStreams>& layers() const { return layers_; }
   [[nodiscard]] const LayerGroup& group() const { return cache_.model().groups.front(); }
   // K and V of one layer as the last step read them.
+  [[nodiscard]] Result<StreamView> index_keys(std::size_t layer) const {
+    return cache_.stream_view(*layers_[layer].index);
+  }
   [[nodiscard]] Result<LayerView> view(std::size_t layer) const {
     return cache_.view(layers_[layer].k, layers_[layer].v, sequences_);
   }
@@ -97,7 +104,11 @@ class ProfileLoop {
   Status grow(std::uint64_t count, double& append_s, double& write_s);
   Status write_rows(StreamId stream, const RowTable& table, std::uint64_t count);
   Status step(ProfileRun& report);
-  Result<AttentionReport> decode(const CacheView& view);
+  Result<AttentionReport> decode(const CacheView& view, std::size_t layer);
+  // Rows that the indexer of a layer picks for the last `q_lens` tokens of each sequence.
+  Status select(const CacheView& view, std::size_t layer, std::span<const std::uint64_t> q_lens);
+  Status attend_selected(const CacheView& view, std::span<const std::uint64_t> q_lens,
+                         std::span<const float> q, std::span<float> out);
   [[nodiscard]] bool is_stopping() const;
   // Of the last of `tokens`, more than 0.
   [[nodiscard]] std::uint64_t first_visible(std::uint64_t tokens) const;
@@ -108,7 +119,12 @@ class ProfileLoop {
   std::unique_ptr<RunKeeper> recorder_;
   std::vector<LayerStreams> layers_;
   std::vector<SequenceId> sequences_;
-  std::vector<RowTable> tables_;  // of K and of V, or of the rows that are both
+  std::vector<RowTable> tables_;        // of K and of V, or of the rows that are both
+  std::vector<RowTable> index_tables_;  // one where there is an indexer
+  std::vector<float> index_q_;
+  std::vector<float> index_weights_;
+  Selection selection_;
+  SelectReport selected_;  // sums since the step began
   AttentionOptions options_;
   std::vector<float> q_;
   std::vector<float> out_;

@@ -188,20 +188,29 @@ void describe_reads(const StreamReads& reads, StreamLayoutReport& report) {
 }
 
 std::uint64_t poison_unread(const StreamReads& reads, std::byte* base, std::uint64_t num_blocks) {
-  std::vector<Piece> read(num_blocks);
-  for (const Piece& piece : pieces_of(reads)) read[piece.block] = piece;
+  const std::uint64_t per_block = reads.rows_per_block;
+  // Several runs may lie in one block.
+  std::vector<std::uint8_t> is_read(num_blocks * per_block, 0);
+  std::vector<std::uint8_t> is_touched(num_blocks, 0);
+  for (const Piece& piece : pieces_of(reads)) {
+    const auto begin = is_read.begin() + static_cast<std::ptrdiff_t>(piece.block * per_block);
+    std::fill(begin + static_cast<std::ptrdiff_t>(piece.first),
+              begin + static_cast<std::ptrdiff_t>(piece.end), std::uint8_t{1});
+    is_touched[piece.block] |= piece.end > piece.first ? 1 : 0;
+  }
   const std::uint64_t stride = reads.stream.block_stride_bytes;
   std::uint64_t rows = 0;
   for (std::uint64_t block = 0; block < num_blocks; ++block) {
     std::byte* slice = base + block * stride;
-    const Piece& piece = read[block];
-    rows += reads.rows_per_block - (piece.end - piece.first);
-    if (piece.end == 0) {
+    if (is_touched[block] == 0) {
       std::memset(slice, 0xFF, stride);
+      rows += per_block;
       continue;
     }
-    for (std::uint64_t row = 0; row < reads.rows_per_block; ++row) {
-      if (row < piece.first || row >= piece.end) poison_row(reads, slice, row);
+    for (std::uint64_t row = 0; row < per_block; ++row) {
+      if (is_read[block * per_block + row] != 0) continue;
+      poison_row(reads, slice, row);
+      ++rows;
     }
   }
   return rows;
