@@ -27,19 +27,25 @@ KVARTO_INLINE __m512i add_pairs(__m512i acc, __m512i a, __m512i b) {
   return acc;
 }
 
+KVARTO_INLINE __m512i pair_of(const std::int16_t* key) {
+  std::int32_t pair;
+  __builtin_memcpy(&pair, key, sizeof pair);
+  return _mm512_set1_epi32(pair);
+}
+
 template <int kVecs, int kRows>
 KVARTO_INLINE void index_part_int16(const IndexScoreArgs& args, std::uint32_t head,
                                     std::uint32_t row, Vec* partial) {
   const std::uint32_t pairs = (args.dim + 1) / 2;
   const auto* q = reinterpret_cast<const std::int32_t*>(args.q) + head;
-  const auto* keys = static_cast<const std::int32_t*>(args.keys) + std::size_t{row} * pairs;
+  const auto* keys = static_cast<const std::int16_t*>(args.keys) + std::size_t{row} * pairs * 2;
   __m512i acc[kRows * kVecs];
   KVARTO_UNROLL(kRows * kVecs, i) { acc[i] = _mm512_setzero_si512(); };
   for (std::size_t d = 0; d < pairs; ++d, q += args.num_padded) {
     __m512i queries[kVecs];
     KVARTO_UNROLL(kVecs, v) { queries[v] = _mm512_loadu_si512(q + v * 16); };
     KVARTO_UNROLL(kRows, r) {
-      const __m512i key = _mm512_set1_epi32(keys[std::size_t{r} * pairs + d]);
+      const __m512i key = pair_of(keys + (std::size_t{r} * pairs + d) * 2);
       KVARTO_UNROLL(kVecs, v) {
         acc[r * kVecs + v] = add_pairs(acc[r * kVecs + v], queries[v], key);
       };
@@ -67,7 +73,7 @@ inline void index_scores_int16(const IndexScoreArgs& args) {
   Vec partial[kIndexRows];
   for (Vec& each : partial) each = zero();
   std::uint32_t head = 0;
-  for (; head + 64 <= args.num_padded; head += 64) index_heads_int16<4>(args, head, partial);
+  for (; head + 32 <= args.num_padded; head += 32) index_heads_int16<2>(args, head, partial);
   for (; head < args.num_padded; head += 16) index_heads_int16<1>(args, head, partial);
   store_index_scores(args, partial);
 }

@@ -165,7 +165,7 @@ KVARTO_INLINE void store_index_scores(const IndexScoreArgs& args, const Vec* par
 }
 
 inline void index_scores_f32(const IndexScoreArgs& args) {
-  constexpr int kMostVecs = kLanes == 16 ? 4 : 2;
+  constexpr int kMostVecs = 2;
   Vec partial[kIndexRows];
   for (Vec& each : partial) each = zero();
   std::uint32_t head = 0;
