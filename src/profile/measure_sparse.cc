@@ -120,8 +120,7 @@ class SparseMeasurement {
           report.same_rows,
           cache_.same_rows(query, queries_[query].num_tokens, selection_.queries()[query]));
     }
-    double difference = 0;
-    double reference = 0;
+    SparseCache::Deviation deviation;
     const std::size_t num_rows = num_queries * layer_.query.q_heads;
     for (std::size_t i = 0; i < std::min(kCheckedHeads, num_rows); ++i) {
       const std::size_t row = i * (num_rows / std::min(kCheckedHeads, num_rows));
@@ -129,9 +128,10 @@ class SparseMeasurement {
       cache_.compare(query, static_cast<std::uint32_t>(row % layer_.query.q_heads),
                      selection_.queries()[query],
                      std::span(out_).subspan(row * layer_.query.v_dim, layer_.query.v_dim),
-                     difference, reference);
+                     deviation);
     }
-    report.max_rel_error = reference > 0 ? difference / reference : difference;
+    report.max_rel_error =
+        deviation.reference > 0 ? deviation.difference / deviation.reference : deviation.difference;
   }
 
   void time(SparseReport& report) {

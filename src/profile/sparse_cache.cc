@@ -163,7 +163,7 @@ double SparseCache::same_rows(std::size_t query, std::uint64_t num_visible,
 
 void SparseCache::compare(std::size_t query, std::uint32_t q_head,
                           std::span<const std::uint32_t> rows, std::span<const float> out,
-                          double& difference, double& reference) const {
+                          Deviation& deviation) const {
   const QueryShape& shape = layer_.query;
   std::vector<float> keys(rows.size() * shape.qk_dim);
   std::vector<float> values(rows.size() * shape.v_dim);
@@ -184,8 +184,8 @@ void SparseCache::compare(std::size_t query, std::uint32_t q_head,
   call.scale = 1 / std::sqrt(static_cast<double>(shape.qk_dim));
   const ReferenceResult exact = reference_attention(call);
   for (std::uint32_t d = 0; d < shape.v_dim; ++d) {
-    difference = std::max(difference, std::fabs(double{out[d]} - exact.out[d]));
-    reference = std::max(reference, std::fabs(exact.out[d]));
+    deviation.difference = std::max(deviation.difference, std::fabs(double{out[d]} - exact.out[d]));
+    deviation.reference = std::max(deviation.reference, std::fabs(exact.out[d]));
   }
 }
 

@@ -35,9 +35,14 @@ class SparseCache {
   // Share of `rows` that an indexer in double precision selects for a query too.
   [[nodiscard]] double same_rows(std::size_t query, std::uint64_t num_visible,
                                  std::span<const std::uint32_t> rows) const;
-  // As BenchCache::compare, over `rows` alone.
+  // The output of one head for one query against double precision over `rows` alone; adds to the
+  // maxima of both.
+  struct Deviation {
+    double difference = 0;
+    double reference = 0;
+  };
   void compare(std::size_t query, std::uint32_t q_head, std::span<const std::uint32_t> rows,
-               std::span<const float> out, double& difference, double& reference) const;
+               std::span<const float> out, Deviation& deviation) const;
 
  private:
   explicit SparseCache(KvCache cache, const SparseLayer& layer)
