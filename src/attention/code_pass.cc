@@ -9,6 +9,10 @@ constexpr std::uint32_t kTilesPerChunk = kChunkRows / kKeyTileRows;
 // With several query tiles, so many elements of values are brought to the first-level cache and
 // used by all of them: 8 KiB of 8-bit codes.
 constexpr std::uint32_t kPartElements = 128;
+constexpr std::uint32_t kLineBytes = 64;
+// Bytes of a probability times the scale of its row. One byte would leave only 1/127 of the largest
+// product of a chunk: rows of small weight, however many, would be lost.
+constexpr std::uint32_t kWeightParts = 2;
 
 // Index of a code's width in the kernel tables.
 std::size_t width_index(const CodeStream& stream) { return stream.format.bits == 8 ? 0 : 1; }
@@ -58,12 +62,11 @@ std::uint32_t num_tiles(const RowChunk& chunk) {
   return (chunk.end_row + kKeyTileRows - 1) / kKeyTileRows;
 }
 
-// Of the probabilities of all queries.
-QuantiseArgs weight_places(const PassShape& shape, std::uint32_t num_padded, float* buffer) {
+// Softmax and weights of all queries.
+WeighArgs weigh_places(const PassShape& shape, std::uint32_t num_padded, float* buffer) {
   const Scratch scratch = scratch_at(shape, num_padded, buffer);
-  QuantiseArgs args;
+  WeighArgs args;
   args.row_scales = scratch.row_scales;
-  args.num_queries = num_padded;
   args.num_groups = shape.v_codes.format.num_groups;
   args.zero_point = shape.v_codes.format.zero_point;
   args.codes = scratch.weights;
@@ -148,45 +151,46 @@ void score_code_tiles(const PassShape& shape, std::span<const QueryTile> tiles,
 }
 
 void accumulate_code_tiles(const PassShape& shape, std::span<const QueryTile> tiles,
-                           const PassArgs& args, const HeadState& state) {
+                           const PassArgs& args, const SoftmaxArgs& softmax,
+                           const HeadState& state) {
   LoadScalesArgs scales;
   scales.from = args.v_scales;
   scales.offsets = args.chunk->v_scales.data();
   scales.count = num_tiles(*args.chunk);
+  CodeAccumulateArgs accumulate;
+  WeighArgs weigh = weigh_places(shape, softmax.num_queries, args.code_scratch);
   if (args.next_chunk != nullptr) {
     scales.next = args.next_v_scales;
     scales.next_offsets = args.next_chunk->v_scales.data();
+    accumulate.next_offsets = args.next_chunk->v.data();
+    if (shape.v_codes.format.bits == 8 && tiles.front().size == kMaxQueryTile) {
+      const std::uint32_t tile_bytes = kKeyTileRows * shape.v_dim;
+      weigh.next_v = args.next_v;
+      weigh.next_offsets = accumulate.next_offsets;
+      weigh.next_lines = tile_bytes / (4 * kLineBytes);
+      weigh.next_first_byte = tile_bytes - weigh.next_lines * kLineBytes;
+    }
   }
   load_scales(shape, shape.v_codes, scales, args.code_scratch);
-  const std::uint32_t num_padded = tiles.back().first + tiles.back().size;
-  QuantiseArgs weights = weight_places(shape, num_padded, args.code_scratch);
-  weights.p = args.scores;
-  weights.first_row = args.chunk->first_row;
-  weights.end_row = args.chunk->end_row;
-  weights.parts = kWeightParts;
-  shape.kernels->codes.quantise(weights);
+  weigh.softmax = &softmax;
+  shape.kernels->codes.weigh(weigh);
 
-  CodeAccumulateArgs accumulate;
   accumulate.v = args.v;
   accumulate.offsets = args.chunk->v.data();
   accumulate.count = scales.count;
   accumulate.group_elements = shape.v_codes.format.group_elements;
-  accumulate.num_queries = num_padded;
+  accumulate.num_queries = softmax.num_queries;
   accumulate.acc_stride = shape.acc_stride;
   const std::uint32_t part = tiles.size() == 1 ? shape.v_dim : kPartElements;
-  const auto& kernels =
-      shape.kernels->codes.accumulate[width_index(shape.v_codes)][kWeightParts - 1];
+  const auto& kernels = shape.kernels->codes.accumulate[width_index(shape.v_codes)];
   for (std::uint32_t d = 0; d < shape.v_dim; d += part) {
     accumulate.first_element = d;
     accumulate.dim = std::min(part, shape.v_dim - d);
-    if (args.next_chunk != nullptr) {
-      accumulate.next_v = args.next_v;
-      accumulate.next_offsets = args.next_chunk->v.data();
-    }
+    if (args.next_chunk != nullptr) accumulate.next_v = args.next_v;
     for (const QueryTile& tile : tiles) {
-      accumulate.codes = weights.codes + std::size_t{tile.first} * kWeightParts * kChunkRows;
-      accumulate.scales = weights.scales + tile.first;
-      accumulate.zeros = weights.zeros + tile.first;
+      accumulate.codes = weigh.codes + std::size_t{tile.first} * kWeightParts * kChunkRows;
+      accumulate.scales = weigh.scales + tile.first;
+      accumulate.zeros = weigh.zeros + tile.first;
       accumulate.correction = state.correction + tile.first;
       accumulate.acc = state.acc + std::size_t{tile.first} * shape.acc_stride;
       kernels[tile.kernel](accumulate);
@@ -234,6 +238,6 @@ void fill_code_values(const CodeFill& fill) {
   }
 }
 
-static_assert(kTilesPerChunk == 4, "the order of a chunk's operands (QuantiseArgs)");
+static_assert(kTilesPerChunk == 4, "the order of a chunk's operands (WeighArgs)");
 
 }  // namespace kvarto

@@ -26,11 +26,13 @@ namespace kvarto {
 void pack_query_codes(const PassShape& shape, const QueryTile& tile,
                       std::span<const float* const> rows, float* out);
 
-// Scores and accumulates a chunk. Require: shape.is_integer, and tiles of codes in k, or in v.
+// Scores a chunk. Requires: shape.is_integer, and tiles of codes in k.
 void score_code_tiles(const PassShape& shape, std::span<const QueryTile> tiles,
                       const PassArgs& args);
+// Turns scores into weights and accumulates. Requires: shape.is_integer, and tiles of codes in v.
 void accumulate_code_tiles(const PassShape& shape, std::span<const QueryTile> tiles,
-                           const PassArgs& args, const HeadState& state);
+                           const PassArgs& args, const SoftmaxArgs& softmax,
+                           const HeadState& state);
 
 // One head of the chunk's tiles as f32: keys as tiles [dim][16], one behind the other; values as
 // rows of `stride` floats, row 0 of the chunk first. Exact. `scratch`: args.code_scratch.

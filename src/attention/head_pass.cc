@@ -191,13 +191,13 @@ void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const Pa
   softmax.correction = state.correction;
   softmax.sum = state.sum;
   softmax.share = state.share;
-  shape.kernels->softmax(softmax);
   if (shape.is_integer && shape.v_codes.is_tiled) {
-    accumulate_code_tiles(shape, tiles, args, state);
-  } else {
-    const bool is_filled = shape.v_fill != nullptr || shape.v_codes.is_tiled;
-    accumulate_tiles(shape, tiles, is_filled ? with_filled_values(shape, args) : args, state);
+    accumulate_code_tiles(shape, tiles, args, softmax, state);
+    return;
   }
+  shape.kernels->softmax(softmax);
+  const bool is_filled = shape.v_fill != nullptr || shape.v_codes.is_tiled;
+  accumulate_tiles(shape, tiles, is_filled ? with_filled_values(shape, args) : args, state);
 }
 
 }  // namespace kvarto

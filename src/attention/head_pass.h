@@ -49,10 +49,6 @@ struct RowSlab {
   std::int64_t tail_offset_bytes = 0;  // from a row to its second field
 };
 
-// Bytes of a probability times the scale of its row, in integer arithmetic. One byte would leave
-// only 1/127 of the largest product of a chunk: rows of small weight, however many, would be lost.
-inline constexpr std::uint32_t kWeightParts = 2;
-
 // What is the same for every pass of one call.
 struct PassShape {
   const KernelTable* kernels = nullptr;

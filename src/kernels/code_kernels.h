@@ -14,6 +14,8 @@
 
 namespace kvarto {
 
+struct SoftmaxArgs;
+
 // Codes are stored without sign: 8-bit codes have zero point 128, 4-bit codes 8.
 inline constexpr int kNumCodeWidths = 2;    // 8, 4 bits
 inline constexpr int kNumOperandParts = 2;  // operands of 1 byte, of 2 bytes
@@ -68,24 +70,29 @@ struct CodeScoreArgs {
 };
 using CodeScoreFunction = void (*)(const CodeScoreArgs&);
 
-// Turns probabilities into operands: for each query and group of elements, probability x scale of
-// the row in units of the largest of the chunk.
-struct QuantiseArgs {
-  const float* p = nullptr;           // [num_queries][kChunkRows]
-  const float* row_scales = nullptr;  // [num_groups][kChunkRows]
-  std::uint32_t num_queries = 0;
+// Softmax of a chunk, its probabilities as operands. A probability is relative to the largest of
+// its query in this chunk; the operand of a row and group is probability x scale of the row in
+// units of the group's largest scale / kOperandMax16.
+struct WeighArgs {
+  // Maximum, correction and sum are updated; `share` is not used. Scores are left as they may be.
+  const SoftmaxArgs* softmax = nullptr;
+  const float* row_scales = nullptr;  // [num_groups][kChunkRows]; outside the rows: any bits
   std::uint32_t num_groups = 0;
-  std::uint32_t first_row = 0;  // rows outside [first_row, end_row) become 0, whatever their bits
-  std::uint32_t end_row = 0;
-  std::uint32_t parts = 2;
   std::int32_t zero_point = 0;
-  // [num_groups][num_queries][parts][kChunkRows]; the four bytes of rows 16 t + 4 j ... + 3 are
-  // word 4 j + t of their 64
+  // Lines of each of the four next tiles of values that are prefetched between the queries: with
+  // query tiles of 8, the last quarter of 8-bit codes, for which accumulate would have to ask too
+  // fast. Null: none.
+  const std::byte* next_v = nullptr;
+  const std::uint64_t* next_offsets = nullptr;
+  std::uint32_t next_first_byte = 0;
+  std::uint32_t next_lines = 0;
+  // [num_groups][num_queries][2][kChunkRows], low bytes and high bytes, 0 for rows that do not
+  // count; the four bytes of rows 16 t + 4 j ... + 3 are word 4 j + t of their 64
   std::int8_t* codes = nullptr;
   float* scales = nullptr;        // [num_groups][num_queries]: value of one unit
   std::int32_t* zeros = nullptr;  // [num_groups][num_queries]: minus zero point x sum of codes
 };
-using QuantiseFunction = void (*)(const QuantiseArgs&);
+using WeighFunction = void (*)(const WeighArgs&);
 
 // acc[g][d] = acc[g][d] * correction[g] + sum over rows of operand[g][row] * code[row][d], for the
 // elements [first_element, first_element + dim) of a head.
@@ -97,7 +104,7 @@ struct CodeAccumulateArgs {
   const std::uint64_t* offsets = nullptr;  // bytes; `count` of them
   const std::byte* next_v = nullptr;
   const std::uint64_t* next_offsets = nullptr;
-  const std::int8_t* codes = nullptr;  // as in QuantiseArgs, from the first query of the tile on
+  const std::int8_t* codes = nullptr;  // as in WeighArgs, from the first query of the tile on
   const float* scales = nullptr;
   const std::int32_t* zeros = nullptr;
   const float* correction = nullptr;  // [query tile]
@@ -139,8 +146,8 @@ struct CodeKernels {
   PackQueryCodesFunction pack_queries = nullptr;
   LoadScalesFunction load_scales = nullptr;
   CodeScoreFunction score[kNumCodeWidths][kNumOperandParts][4] = {};
-  QuantiseFunction quantise = nullptr;
-  CodeAccumulateFunction accumulate[kNumCodeWidths][kNumOperandParts][4] = {};
+  WeighFunction weigh = nullptr;
+  CodeAccumulateFunction accumulate[kNumCodeWidths][4] = {};
   // The peak of the dot products; null where there are none.
   float (*dot_loop)(std::size_t rounds) = nullptr;
   std::uint64_t dot_loop_operations = 0;  // of one round

@@ -14,8 +14,7 @@ namespace kvarto::avx512vnni {
 inline constexpr int kLine = 64;  // one vector, one cache line
 inline constexpr int kTileRows = static_cast<int>(kKeyTileRows);
 inline constexpr int kMaxTiles = static_cast<int>(kChunkRows) / kTileRows;
-// As in the f32 kernels: a line of the next rows into L2, spread over the loop.
-KVARTO_INLINE void prefetch(const std::byte* p) { __builtin_prefetch(p, 0, 2); }
+inline constexpr int kMaxGroups = static_cast<int>(kMaxHeadDim) / 32;
 KVARTO_INLINE __m512i load_line(const std::byte* p) { return _mm512_loadu_si512(p); }
 KVARTO_INLINE __m512i broadcast(const std::int32_t* p) { return _mm512_set1_epi32(*p); }
 KVARTO_INLINE __m512i broadcast_bytes(const std::int8_t* p) {
@@ -27,6 +26,10 @@ KVARTO_INLINE __m512i broadcast_bytes(const std::int8_t* p) {
 KVARTO_INLINE __m512i add_dot(__m512i acc, __m512i codes, __m512i operand) {
   asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(codes), "v"(operand));
   return acc;
+}
+// Between the products that `acc` gets: the compiler would gather prefetches where a loop begins.
+KVARTO_INLINE void prefetch_beside(__m512i& acc, const std::byte* p) {
+  asm("prefetcht1 %1" : "+v"(acc) : "m"(*p));
 }
 KVARTO_INLINE __m512i low_codes(__m512i line) {
   return _mm512_and_si512(line, _mm512_set1_epi8(15));
@@ -47,55 +50,53 @@ KVARTO_INLINE void begin_sums(__m512i* acc, const std::int32_t* zeros) {
   };
 }
 
-// The lines to prefetch are shared out among the passes of a query tile over the same lines: a
-// burst would fill the buffers that loads need. Whether vector `i` of kVecs is in a pass's share.
-inline constexpr int kNoShare = -1;
-template <int kVecs, int kPasses>
-constexpr bool has_share(int i, int share) {
-  return share != kNoShare && i % smaller(kVecs, kPasses) == share;
+// Lines of the four next tiles in turn. Four streams are read from memory faster than one; one line
+// for every few products, as a burst would fill the buffers that loads need.
+struct NextLines {
+  const std::byte* tile[kMaxTiles] = {};
+};
+KVARTO_INLINE NextLines next_lines_at(const std::byte* next, const std::uint64_t* offsets,
+                                      std::size_t first_byte) {
+  NextLines lines;
+  if (next == nullptr) return lines;
+  KVARTO_UNROLL(kMaxTiles, t) { lines.tile[t] = next + offsets[t] + first_byte; };
+  return lines;
+}
+KVARTO_INLINE const std::byte* take_line(NextLines& lines) {
+  const std::byte* line = lines.tile[0];
+  KVARTO_UNROLL(kMaxTiles - 1, t) { lines.tile[t] = lines.tile[t + 1]; };
+  lines.tile[kMaxTiles - 1] = line + kLine;
+  return line;
 }
 
 // ---------------------------------------------------------------- scores
 
-// Where the sums of one group of elements go.
-struct GroupScores {
-  const float* row_scales;
-  const std::int32_t* query_scales;  // f32 bits; null: more groups follow
-  float* scores;
-  bool is_first;
-};
-
+// Adds the sums of one group of elements, times the scales of their rows, to `total`.
 template <int kParts, int kQueries, int kTiles>
-KVARTO_INLINE void add_group(const __m512i* acc, const GroupScores& to) {
+KVARTO_INLINE void add_group(const __m512i* acc, const float* row_scales, bool is_first,
+                             __m512* total) {
   KVARTO_UNROLL(kTiles, t) {
-    const __m512 row_scale = _mm512_loadu_ps(to.row_scales + t * kTileRows);
+    const __m512 row_scale = _mm512_loadu_ps(row_scales + t * kTileRows);
     KVARTO_UNROLL(kQueries, g) {
       __m512i sum = acc[g * kTiles + t];
       if constexpr (kParts == 2) {
         sum = _mm512_add_epi32(sum, _mm512_slli_epi32(acc[(kQueries + g) * kTiles + t], 8));
       }
-      float* out = to.scores + g * kChunkRows + t * kTileRows;
-      __m512 x = _mm512_cvtepi32_ps(sum);
-      x = to.is_first ? _mm512_mul_ps(x, row_scale)
-                      : _mm512_fmadd_ps(x, row_scale, _mm512_loadu_ps(out));
-      if (to.query_scales != nullptr) {
-        x = _mm512_mul_ps(x, _mm512_castsi512_ps(broadcast(to.query_scales + g)));
-      }
-      _mm512_storeu_ps(out, x);
+      const __m512 x = _mm512_cvtepi32_ps(sum);
+      __m512& to = total[g * kTiles + t];
+      to = is_first ? _mm512_mul_ps(x, row_scale) : _mm512_fmadd_ps(x, row_scale, to);
     };
   };
 }
 
 // Tiles [tile, tile + kTiles) by queries [query, query + kQueries) of a query tile of kStride.
-template <int kBits, int kParts, int kStride, int kQueries, int kTiles, int kShare>
-KVARTO_INLINE void score_part(const CodeScoreArgs& args, std::uint32_t tile, std::uint32_t query) {
+template <int kBits, int kParts, int kStride, int kQueries, int kTiles, bool kPrefetch>
+KVARTO_INLINE void score_part(const CodeScoreArgs& args, std::uint32_t tile, std::uint32_t query,
+                              NextLines& next) {
+  constexpr int kNextLines = kPrefetch ? kTiles * kQueries / kStride : 0;
   constexpr int kWords = 8 / kBits;  // elements / 4 of one line
   const std::byte* k[kTiles];
-  const std::byte* next[kTiles];
-  KVARTO_UNROLL(kTiles, t) {
-    k[t] = args.k + args.offsets[tile + t];
-    next[t] = kShare != kNoShare ? args.next_k + args.next_offsets[tile + t] : nullptr;
-  };
+  KVARTO_UNROLL(kTiles, t) { k[t] = args.k + args.offsets[tile + t]; };
   const std::size_t num_words = args.dim / 4;
   const std::size_t num_groups = (args.dim + args.group_elements - 1) / args.group_elements;
   const std::int32_t* low = args.q + query;
@@ -106,6 +107,7 @@ KVARTO_INLINE void score_part(const CodeScoreArgs& args, std::uint32_t tile, std
   float* scores = args.scores + query * kChunkRows + tile * kTileRows;
   const std::size_t group_words = args.group_elements / 4;
   std::size_t word = 0;
+  __m512 total[kQueries * kTiles];
   for (std::size_t group = 0; group < num_groups; ++group) {
     const std::size_t end = num_words - word < group_words ? num_words : word + group_words;
     __m512i acc[kParts * kQueries * kTiles];
@@ -115,10 +117,7 @@ KVARTO_INLINE void score_part(const CodeScoreArgs& args, std::uint32_t tile, std
       KVARTO_UNROLL(kTiles, t) {
         line[t] = load_line(k[t]);
         k[t] += kLine;
-        if constexpr (has_share<kTiles, kStride / kQueries>(t, kShare)) {
-          prefetch(next[t]);
-          next[t] += kLine;
-        }
+        if constexpr (t < kNextLines) prefetch_beside(acc[t], take_line(next));
       };
       KVARTO_UNROLL(kWords, w) {
         __m512i codes[kTiles];
@@ -140,20 +139,25 @@ KVARTO_INLINE void score_part(const CodeScoreArgs& args, std::uint32_t tile, std
         };
       };
     }
-    const bool is_last = group + 1 == num_groups;
-    add_group<kParts, kQueries, kTiles>(
-        acc, {row_scales + group * kChunkRows, is_last ? scales : nullptr, scores, group == 0});
+    add_group<kParts, kQueries, kTiles>(acc, row_scales + group * kChunkRows, group == 0, total);
   }
+  KVARTO_UNROLL(kQueries, g) {
+    const __m512 scale = _mm512_castsi512_ps(broadcast(scales + g));
+    KVARTO_UNROLL(kTiles, t) {
+      _mm512_storeu_ps(scores + g * kChunkRows + t * kTileRows,
+                       _mm512_mul_ps(total[g * kTiles + t], scale));
+    };
+  };
 }
 
 template <int kBits, int kParts, int kStride, int kQueries, int kTiles>
-KVARTO_INLINE void score_queries(const CodeScoreArgs& args, std::uint32_t tile) {
+KVARTO_INLINE void score_queries(const CodeScoreArgs& args, std::uint32_t tile, NextLines& next) {
   KVARTO_UNROLL(kStride / kQueries, i) {
     constexpr auto kQuery = static_cast<std::uint32_t>(i * kQueries);
     if (args.next_k != nullptr) {
-      score_part<kBits, kParts, kStride, kQueries, kTiles, i>(args, tile, kQuery);
+      score_part<kBits, kParts, kStride, kQueries, kTiles, true>(args, tile, kQuery, next);
     } else {
-      score_part<kBits, kParts, kStride, kQueries, kTiles, kNoShare>(args, tile, kQuery);
+      score_part<kBits, kParts, kStride, kQueries, kTiles, false>(args, tile, kQuery, next);
     }
   };
 }
@@ -164,13 +168,14 @@ template <int kBits, int kParts, int kStride>
 void score(const CodeScoreArgs& args) {
   constexpr int kQueries = smaller(kStride, kParts == 2 ? 4 : 8);
   constexpr int kTiles = smaller(kMaxTiles, 16 / (kParts * kQueries));
+  NextLines next = next_lines_at(args.next_k, args.next_offsets, 0);
   std::uint32_t tile = 0;
   for (; tile + kTiles <= args.count; tile += kTiles) {
-    score_queries<kBits, kParts, kStride, kQueries, kTiles>(args, tile);
+    score_queries<kBits, kParts, kStride, kQueries, kTiles>(args, tile, next);
   }
   if constexpr (kTiles > 1) {
     for (; tile < args.count; ++tile) {
-      score_queries<kBits, kParts, kStride, kQueries, 1>(args, tile);
+      score_queries<kBits, kParts, kStride, kQueries, 1>(args, tile, next);
     }
   }
 }
@@ -178,7 +183,7 @@ void score(const CodeScoreArgs& args) {
 // ---------------------------------------------------------------- values
 
 // Adds the sums of a chunk to the accumulators.
-template <int kParts, int kQueries, int kColumns>
+template <int kQueries, int kColumns>
 KVARTO_INLINE void add_columns(const __m512i* acc, const CodeAccumulateArgs& args,
                                std::uint32_t column, std::uint32_t query) {
   const std::uint32_t element = column * 16;
@@ -189,10 +194,8 @@ KVARTO_INLINE void add_columns(const __m512i* acc, const CodeAccumulateArgs& arg
     const __m512 scale = _mm512_set1_ps(scales[g]);
     const __m512 correction = _mm512_set1_ps(args.correction[query + g]);
     KVARTO_UNROLL(kColumns, c) {
-      __m512i sum = acc[g * kColumns + c];
-      if constexpr (kParts == 2) {
-        sum = _mm512_add_epi32(sum, _mm512_slli_epi32(acc[(kQueries + g) * kColumns + c], 8));
-      }
+      const __m512i sum = _mm512_add_epi32(
+          acc[g * kColumns + c], _mm512_slli_epi32(acc[(kQueries + g) * kColumns + c], 8));
       float* to = out + std::size_t{args.acc_stride} * g + c * 16;
       _mm512_storeu_ps(to, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale,
                                            _mm512_mul_ps(_mm512_loadu_ps(to), correction)));
@@ -201,30 +204,28 @@ KVARTO_INLINE void add_columns(const __m512i* acc, const CodeAccumulateArgs& arg
 }
 
 // Columns of 16 elements [column, column + kColumns) of one group, all rows of the chunk.
-template <int kBits, int kParts, int kQueries, int kColumns, int kPasses, int kShare>
+template <int kBits, int kQueries, int kColumns, int kNextLines>
 KVARTO_INLINE void accumulate_part(const CodeAccumulateArgs& args, std::uint32_t column,
-                                   std::uint32_t query) {
-  constexpr int kLines = kTileRows * kBits / 32;  // of one tile and column
-  constexpr int kQuads = 8 / kBits;               // quads of rows in one line
+                                   std::uint32_t query, NextLines& next) {
+  constexpr int kLines = kTileRows * kBits / 32;             // of one tile and column
+  constexpr int kQuads = 8 / kBits;                          // quads of rows in one line
+  constexpr bool kIsShared = kBits == 8 && kNextLines == 1;  // with weigh()
   const std::uint32_t element = column * 16;
   const std::uint32_t group = element / args.group_elements;
-  constexpr int kQueryBytes = kParts * static_cast<int>(kChunkRows);
+  constexpr int kQueryBytes = 2 * static_cast<int>(kChunkRows);
   const std::size_t pair = std::size_t{group} * args.num_queries + query;
   const std::int8_t* codes = args.codes + pair * kQueryBytes;
-  __m512i acc[kParts * kQueries * kColumns];
-  begin_sums<kParts, kQueries, kColumns>(acc, args.zeros + pair);
+  __m512i acc[2 * kQueries * kColumns];
+  begin_sums<2, kQueries, kColumns>(acc, args.zeros + pair);
   for (std::uint32_t tile = 0; tile < args.count; ++tile) {
     const std::byte* v = args.v + args.offsets[tile] + column * (kLines * kLine);
-    const std::byte* next = kShare != kNoShare
-                                ? args.next_v + args.next_offsets[tile] + column * (kLines * kLine)
-                                : nullptr;
     const std::int8_t* p = codes + tile * 4;
     KVARTO_UNROLL(kLines, j) {
       __m512i line[kColumns];
       KVARTO_UNROLL(kColumns, c) {
         line[c] = load_line(v + (c * kLines + j) * kLine);
-        if constexpr (has_share<kColumns, kPasses>(c, kShare)) {
-          prefetch(next + (c * kLines + j) * kLine);
+        if constexpr (c < kNextLines && (j < 3 || !kIsShared)) {
+          prefetch_beside(acc[c], take_line(next));
         }
       };
       KVARTO_UNROLL(kQuads, w) {
@@ -238,148 +239,209 @@ KVARTO_INLINE void accumulate_part(const CodeAccumulateArgs& args, std::uint32_t
           KVARTO_UNROLL(kColumns, c) {
             acc[g * kColumns + c] = add_dot(acc[g * kColumns + c], x[c], b);
           };
-          if constexpr (kParts == 2) {
-            const __m512i h = broadcast_bytes(word + kChunkRows);
-            KVARTO_UNROLL(kColumns, c) {
-              acc[(kQueries + g) * kColumns + c] =
-                  add_dot(acc[(kQueries + g) * kColumns + c], x[c], h);
-            };
-          }
+          const __m512i h = broadcast_bytes(word + kChunkRows);
+          KVARTO_UNROLL(kColumns, c) {
+            acc[(kQueries + g) * kColumns + c] =
+                add_dot(acc[(kQueries + g) * kColumns + c], x[c], h);
+          };
         };
       };
     };
   }
-  add_columns<kParts, kQueries, kColumns>(acc, args, column, query);
+  add_columns<kQueries, kColumns>(acc, args, column, query);
 }
 
-template <int kBits, int kParts, int kQueries, int kPasses, int kShare>
-KVARTO_INLINE void accumulate_columns(const CodeAccumulateArgs& args, std::uint32_t query) {
+template <int kBits, int kQueries, int kNextLines>
+KVARTO_INLINE void accumulate_columns(const CodeAccumulateArgs& args, std::uint32_t query,
+                                      NextLines& next) {
   constexpr int kColumns = 2;  // a group has 32 elements or more
   const std::uint32_t end = (args.first_element + args.dim) / 16;
   std::uint32_t column = args.first_element / 16;
   for (; column + kColumns <= end; column += kColumns) {
-    accumulate_part<kBits, kParts, kQueries, kColumns, kPasses, kShare>(args, column, query);
+    accumulate_part<kBits, kQueries, kColumns, kNextLines>(args, column, query, next);
   }
-  if (column < end) accumulate_part<kBits, kParts, kQueries, 1, 1, kNoShare>(args, column, query);
+  if (column < end) accumulate_part<kBits, kQueries, 1, 0>(args, column, query, next);
 }
 
-template <int kBits, int kParts, int kStride>
+template <int kBits, int kStride>
 void accumulate(const CodeAccumulateArgs& args) {
-  constexpr int kQueries = smaller(kStride, kParts == 2 ? 4 : 8);
+  constexpr int kQueries = smaller(kStride, 4);
   constexpr int kPasses = kStride / kQueries;
+  NextLines next = next_lines_at(args.next_v, args.next_offsets,
+                                 std::size_t{args.first_element} * (kTileRows * kBits / 8));
   KVARTO_UNROLL(kPasses, i) {
     constexpr auto kQuery = static_cast<std::uint32_t>(i * kQueries);
     if (args.next_v != nullptr) {
-      accumulate_columns<kBits, kParts, kQueries, kPasses, i>(args, kQuery);
+      accumulate_columns<kBits, kQueries, 2 / kPasses>(args, kQuery, next);
     } else {
-      accumulate_columns<kBits, kParts, kQueries, kPasses, kNoShare>(args, kQuery);
+      accumulate_columns<kBits, kQueries, 0>(args, kQuery, next);
     }
   };
 }
 
 // ---------------------------------------------------------------- operands
 
-// Lane i = op over the lanes of a[i], for 16 vectors.
+// Lane i = op over the lanes of a[i], for 8 vectors; the other lanes repeat them.
 template <typename Op>
-KVARTO_INLINE __m512i reduce_each(const __m512i* a, const Op& op) {
-  __m512i t[8];
-  __m512i u[4];
-  KVARTO_UNROLL(8, i) {
-    t[i] = op(_mm512_unpacklo_epi32(a[i], a[i + 8]), _mm512_unpackhi_epi32(a[i], a[i + 8]));
-  };
+KVARTO_INLINE __m512i reduce_eight(const __m512i* a, const Op& op) {
+  __m512i t[4];
+  __m512i u[2];
   KVARTO_UNROLL(4, i) {
-    u[i] = op(_mm512_unpacklo_epi32(t[i], t[i + 4]), _mm512_unpackhi_epi32(t[i], t[i + 4]));
+    t[i] = op(_mm512_unpacklo_epi32(a[i], a[i + 4]), _mm512_unpackhi_epi32(a[i], a[i + 4]));
   };
-  const __m512i v0 =
+  KVARTO_UNROLL(2, i) {
+    u[i] = op(_mm512_unpacklo_epi32(t[i], t[i + 2]), _mm512_unpackhi_epi32(t[i], t[i + 2]));
+  };
+  const __m512i v =
       op(_mm512_shuffle_i32x4(u[0], u[1], 0x44), _mm512_shuffle_i32x4(u[0], u[1], 0xee));
-  const __m512i v1 =
-      op(_mm512_shuffle_i32x4(u[2], u[3], 0x44), _mm512_shuffle_i32x4(u[2], u[3], 0xee));
-  const __m512i w = op(_mm512_shuffle_i32x4(v0, v1, 0x88), _mm512_shuffle_i32x4(v0, v1, 0xdd));
+  const __m512i w = op(v, _mm512_shuffle_i32x4(v, v, 0xb1));
+  // Queries 0, 2, 4, 6 in the first quarter, 1, 3, 5, 7 in the third.
   return _mm512_permutexvar_epi32(
-      _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), w);
+      _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 0, 8, 1, 9, 2, 10, 3, 11), w);
+}
+KVARTO_INLINE __m512i add_lanes(__m512i a, __m512i b) { return _mm512_add_epi32(a, b); }
+KVARTO_INLINE __m512i larger_lanes(__m512i a, __m512i b) {
+  return _mm512_castps_si512(max(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)));
 }
 
 // Four vectors of operands to their low and high bytes: packing puts the four rows of a word side
-// by side, words in the order that QuantiseArgs gives.
-template <int kParts>
-KVARTO_INLINE void store_operands(const __m512i* x, std::int8_t* to) {
+// by side, words in the order that WeighArgs gives. Returns sums of operands whose lanes add up to
+// that of all.
+KVARTO_INLINE __m512i store_operands(const __m512i* x, std::int8_t* to) {
   const __m512i a = _mm512_packs_epi32(x[0], x[1]);
   const __m512i b = _mm512_packs_epi32(x[2], x[3]);
-  if constexpr (kParts == 1) {
-    _mm512_storeu_si512(to, _mm512_packs_epi16(a, b));
-  } else {
-    const __m512i low = _mm512_set1_epi16(255);
-    const __m512i half = _mm512_set1_epi16(128);  // the low byte has a sign
-    _mm512_storeu_si512(to,
-                        _mm512_packus_epi16(_mm512_and_si512(a, low), _mm512_and_si512(b, low)));
-    _mm512_storeu_si512(to + kLine,
-                        _mm512_packs_epi16(_mm512_srai_epi16(_mm512_add_epi16(a, half), 8),
-                                           _mm512_srai_epi16(_mm512_add_epi16(b, half), 8)));
-  }
+  const __m512i mask = _mm512_set1_epi16(255);
+  const __m512i half = _mm512_set1_epi16(128);  // the low byte has a sign
+  const __m512i low = _mm512_packus_epi16(_mm512_and_si512(a, mask), _mm512_and_si512(b, mask));
+  const __m512i high = _mm512_packs_epi16(_mm512_srai_epi16(_mm512_add_epi16(a, half), 8),
+                                          _mm512_srai_epi16(_mm512_add_epi16(b, half), 8));
+  _mm512_storeu_si512(to, low);
+  _mm512_storeu_si512(to + kLine, high);
+  const __m512i ones = _mm512_set1_epi8(1);
+  const __m512i high_sums = add_dot(_mm512_setzero_si512(), ones, high);
+  return add_dot(_mm512_slli_epi32(high_sums, 8), ones, low);
 }
 
-// Pairs of group and query [first, first + count), count <= 16.
-template <int kParts>
-KVARTO_INLINE void quantise_pairs(const QuantiseArgs& args, const __mmask16* rows,
-                                  std::size_t first, std::uint32_t count) {
-  alignas(64) float weights[16][kChunkRows];
-  __m512i reduced[16];
-  std::size_t group = first / args.num_queries;
-  std::size_t query = first % args.num_queries;
-  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const float* p = args.p + query * kChunkRows;
-    const float* s = args.row_scales + group * kChunkRows;
+// Scales of the chunk's rows that count, in units of the largest / kOperandMax16.
+struct RowFactors {
+  alignas(64) float of[kMaxGroups][kChunkRows];
+  float units[kMaxGroups];  // value of one unit
+};
+
+KVARTO_INLINE void find_factors(const WeighArgs& args, RowFactors& factors) {
+  const std::uint32_t end = args.softmax->end_row;
+  const std::uint64_t all = ((end == 64 ? 0 : std::uint64_t{1} << end) - 1) &
+                            ~((std::uint64_t{1} << args.softmax->first_row) - 1);
+  constexpr auto kTop = static_cast<float>(kOperandMax16);
+  for (std::uint32_t group = 0; group < args.num_groups; ++group) {
+    const float* scales = args.row_scales + group * kChunkRows;
+    __m512 x[kMaxTiles];
+    // The bits of magnitudes order as they do; NaN is the largest and so reaches the unit.
     __m512i largest = _mm512_setzero_si512();
     KVARTO_UNROLL(kMaxTiles, n) {
-      const __m512 x = _mm512_mul_ps(_mm512_maskz_loadu_ps(rows[n], p + n * 16),
-                                     _mm512_maskz_loadu_ps(rows[n], s + n * 16));
-      _mm512_store_ps(weights[i] + n * 16, x);
-      // The bits of magnitudes order as they do; NaN is the largest and so reaches the scale.
-      largest = _mm512_max_epi32(largest, _mm512_and_si512(_mm512_castps_si512(x), magnitude));
+      x[n] = _mm512_maskz_loadu_ps(static_cast<__mmask16>(all >> (n * 16)), scales + n * 16);
+      largest = _mm512_max_epi32(largest, _mm512_castps_si512(_mm512_abs_ps(x[n])));
     };
-    reduced[i] = largest;
-    if (++query == args.num_queries) {
-      query = 0;
-      ++group;
-    }
-  }
-  for (std::uint32_t i = count; i < 16; ++i) reduced[i] = _mm512_setzero_si512();
-  const __m512 largest = _mm512_castsi512_ps(
-      reduce_each(reduced, [](__m512i a, __m512i b) { return _mm512_max_epi32(a, b); }));
-  constexpr float kTop = kParts == 2 ? kOperandMax16 : kOperandMax8;
-  alignas(64) float units[16];
-  // Below the normal numbers the quotient overflows: nothing of weight is lost there.
-  const __mmask16 is_some = _mm512_cmp_ps_mask(largest, _mm512_set1_ps(0x1p-100f), _CMP_NLT_UQ);
-  _mm512_store_ps(units, _mm512_maskz_div_ps(is_some, _mm512_set1_ps(kTop), largest));
-  const __mmask16 in_use = static_cast<__mmask16>((1u << count) - 1);
-  _mm512_mask_storeu_ps(args.scales + first, in_use,
-                        _mm512_mul_ps(largest, _mm512_set1_ps(1 / kTop)));
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const __m512 unit = _mm512_set1_ps(units[i]);
-    __m512i x[kMaxTiles];
+    const float top =
+        _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(largest))));
+    factors.units[group] = top * (1 / kTop);
+    // Below the normal numbers the quotient overflows: nothing of weight is lost there.
+    const __m512 per_unit = _mm512_set1_ps(top < 0x1p-100f ? 0 : kTop / top);
     KVARTO_UNROLL(kMaxTiles, n) {
-      x[n] = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_load_ps(weights[i] + n * 16), unit));
+      _mm512_store_ps(factors.of[group] + n * 16, _mm512_mul_ps(x[n], per_unit));
     };
-    reduced[i] = _mm512_add_epi32(_mm512_add_epi32(x[0], x[1]), _mm512_add_epi32(x[2], x[3]));
-    store_operands<kParts>(x, args.codes + (first + i) * kParts * kChunkRows);
   }
-  const __m512i sums =
-      reduce_each(reduced, [](__m512i a, __m512i b) { return _mm512_add_epi32(a, b); });
-  _mm512_mask_storeu_epi32(args.zeros + first, in_use,
-                           _mm512_mullo_epi32(sums, _mm512_set1_epi32(-args.zero_point)));
 }
 
-inline void quantise(const QuantiseArgs& args) {
-  __mmask16 rows[kMaxTiles];
-  const std::uint64_t all = ((args.end_row == 64 ? 0 : std::uint64_t{1} << args.end_row) - 1) &
-                            ~((std::uint64_t{1} << args.first_row) - 1);
-  KVARTO_UNROLL(kMaxTiles, n) { rows[n] = static_cast<__mmask16>(all >> (n * 16)); };
-  const std::size_t num_pairs = std::size_t{args.num_queries} * args.num_groups;
-  for (std::size_t first = 0; first < num_pairs; first += 16) {
-    const auto count = static_cast<std::uint32_t>(num_pairs - first < 16 ? num_pairs - first : 16);
-    args.parts == 2 ? quantise_pairs<2>(args, rows, first, count)
-                    : quantise_pairs<1>(args, rows, first, count);
+// The largest scores of up to 8 queries, after masks and biases, in the lanes of one vector.
+KVARTO_INLINE __m512 largest_scores(const SoftmaxArgs& args, std::uint32_t first_query,
+                                    std::uint32_t num_queries, bool is_plain) {
+  const std::uint32_t begin = args.first_row / kTileRows * kTileRows;
+  const std::uint32_t end = (args.end_row + kTileRows - 1) / kTileRows * kTileRows;
+  __m512i largest[8];
+  KVARTO_UNROLL(8, i) { largest[i] = _mm512_castps_si512(_mm512_set1_ps(kMinusInfinity)); };
+  for (std::uint32_t i = 0; i < num_queries; ++i) {
+    float* scores = args.scores + std::size_t{first_query + i} * kChunkRows;
+    if (!is_plain) {
+      shape_scores(args, first_query + i, scores, begin, end);
+      for (std::uint32_t row = 0; row < kChunkRows; row += kTileRows) {
+        if (row < begin || row >= end) {
+          _mm512_storeu_ps(scores + row, _mm512_set1_ps(kMinusInfinity));
+        }
+      }
+    }
+    __m512 x[kMaxTiles];
+    KVARTO_UNROLL(kMaxTiles, n) { x[n] = _mm512_loadu_ps(scores + n * kTileRows); };
+    largest[i] = _mm512_castps_si512(max(max(x[0], x[1]), max(x[2], x[3])));
+  }
+  return _mm512_castsi512_ps(reduce_eight(largest, larger_lanes));
+}
+
+KVARTO_INLINE void weigh_eight(const WeighArgs& args, const RowFactors& factors,
+                               std::uint32_t first_query, bool is_plain) {
+  const SoftmaxArgs& softmax = *args.softmax;
+  const std::uint32_t rest = softmax.num_queries - first_query;
+  const std::uint32_t num_queries = rest < 8 ? rest : 8;
+  const auto used = static_cast<__mmask16>((1u << num_queries) - 1);
+  const __m512 largest = largest_scores(softmax, first_query, num_queries, is_plain);
+  const __m512 before = _mm512_maskz_loadu_ps(used, softmax.maximum + first_query);
+  const __m512 after = max(largest, before);
+  // With nothing visible so far every score is -infinity, and so must stay every difference.
+  const __m512 lowest = _mm512_set1_ps(-1e30f);
+  const __m512 reference = max(after, lowest);
+  const __m512 correction = exp2(sub(before, reference));
+  const __m512 share = exp2(sub(largest, reference));
+  _mm512_mask_storeu_ps(softmax.maximum + first_query, used, after);
+  _mm512_mask_storeu_ps(softmax.correction + first_query, used, correction);
+  alignas(64) float shares[16];
+  alignas(64) float maxima[16];
+  _mm512_store_ps(shares, share);
+  _mm512_store_ps(maxima, max(largest, lowest));
+  __m512i sums[kMaxGroups][8];
+  const std::uint32_t next_lines = args.next_lines * kMaxTiles / num_queries;
+  NextLines next = next_lines_at(args.next_v, args.next_offsets, args.next_first_byte);
+  for (std::uint32_t i = 0; i < num_queries; ++i) {
+    const std::uint32_t query = first_query + i;
+    const float* scores = softmax.scores + std::size_t{query} * kChunkRows;
+    const __m512 m = _mm512_set1_ps(maxima[i]);
+    __m512 p[kMaxTiles];
+    KVARTO_UNROLL(kMaxTiles, n) { p[n] = exp2(sub(_mm512_loadu_ps(scores + n * kTileRows), m)); };
+    if (next_lines != 0) {
+      for (std::uint32_t line = 0; line < next_lines; ++line) prefetch(take_line(next));
+    }
+    float* sum = softmax.sum + std::size_t{query} * kPadFloats;
+    const __m512 total = add(add(p[0], p[1]), add(p[2], p[3]));
+    _mm512_storeu_ps(sum,
+                     fma(total, _mm512_set1_ps(shares[i]),
+                         mul(_mm512_loadu_ps(sum), _mm512_set1_ps(softmax.correction[query]))));
+    for (std::uint32_t group = 0; group < args.num_groups; ++group) {
+      __m512i x[kMaxTiles];
+      KVARTO_UNROLL(kMaxTiles, n) {
+        x[n] = _mm512_cvtps_epi32(mul(p[n], _mm512_load_ps(factors.of[group] + n * kTileRows)));
+      };
+      const std::size_t pair = std::size_t{group} * softmax.num_queries + query;
+      sums[group][i] = store_operands(x, args.codes + pair * 2 * kChunkRows);
+    }
+  }
+  const __m512i minus_zero_point = _mm512_set1_epi32(-args.zero_point);
+  for (std::uint32_t group = 0; group < args.num_groups; ++group) {
+    const std::size_t pair = std::size_t{group} * softmax.num_queries + first_query;
+    const __m512i sum = reduce_eight(sums[group], add_lanes);
+    _mm512_mask_storeu_epi32(args.zeros + pair, used, _mm512_mullo_epi32(sum, minus_zero_point));
+    _mm512_mask_storeu_ps(args.scales + pair, used,
+                          mul(share, _mm512_set1_ps(factors.units[group])));
+  }
+}
+
+inline void weigh(const WeighArgs& args) {
+  const SoftmaxArgs& softmax = *args.softmax;
+  const bool is_plain = softmax.first_row == 0 && softmax.end_row == kChunkRows &&
+                        softmax.soft_cap <= 0 && softmax.slopes == nullptr &&
+                        softmax.query_end == nullptr;
+  RowFactors factors;
+  find_factors(args, factors);
+  for (std::uint32_t first = 0; first < softmax.num_queries; first += 8) {
+    weigh_eight(args, factors, first, is_plain);
   }
 }
 
@@ -453,16 +515,23 @@ inline void pack_queries(const PackQueryCodesArgs& args) {
 }
 
 template <int kBits, int kParts>
-inline void fill_codes(CodeKernels& kernels) {
+inline void fill_scores(CodeKernels& kernels) {
   constexpr int b = kBits == 8 ? 0 : 1;
   kernels.score[b][kParts - 1][0] = score<kBits, kParts, 1>;
   kernels.score[b][kParts - 1][1] = score<kBits, kParts, 2>;
   kernels.score[b][kParts - 1][2] = score<kBits, kParts, 4>;
   kernels.score[b][kParts - 1][3] = score<kBits, kParts, 8>;
-  kernels.accumulate[b][kParts - 1][0] = accumulate<kBits, kParts, 1>;
-  kernels.accumulate[b][kParts - 1][1] = accumulate<kBits, kParts, 2>;
-  kernels.accumulate[b][kParts - 1][2] = accumulate<kBits, kParts, 4>;
-  kernels.accumulate[b][kParts - 1][3] = accumulate<kBits, kParts, 8>;
+}
+
+template <int kBits>
+inline void fill_codes(CodeKernels& kernels) {
+  constexpr int b = kBits == 8 ? 0 : 1;
+  fill_scores<kBits, 1>(kernels);
+  fill_scores<kBits, 2>(kernels);
+  kernels.accumulate[b][0] = accumulate<kBits, 1>;
+  kernels.accumulate[b][1] = accumulate<kBits, 2>;
+  kernels.accumulate[b][2] = accumulate<kBits, 4>;
+  kernels.accumulate[b][3] = accumulate<kBits, 8>;
 }
 
 }  // namespace kvarto::avx512vnni

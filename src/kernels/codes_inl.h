@@ -83,20 +83,20 @@ void score_codes(const CodeScoreArgs& args) {
 }
 
 // 16 elements of one query.
-template <int kBits, int kParts>
+template <int kBits>
 inline void accumulate_column(const CodeAccumulateArgs& args, std::uint32_t element,
                               std::uint32_t query) {
   constexpr std::uint32_t kLines = kBits / 2;  // of one tile and column
   constexpr std::uint32_t kQuads = 8 / kBits;  // quads of rows in one line
   const std::size_t pair = std::size_t{element / args.group_elements} * args.num_queries + query;
-  const std::int8_t* codes = args.codes + pair * kParts * kChunkRows;
+  const std::int8_t* codes = args.codes + pair * 2 * kChunkRows;
   std::uint32_t acc[16];
   for (std::uint32_t& sum : acc) sum = static_cast<std::uint32_t>(args.zeros[pair]);
   for (std::uint32_t tile = 0; tile < args.count; ++tile) {
     const std::byte* v = args.v + args.offsets[tile] + element / 16 * kLines * kLineBytes;
     for (std::uint32_t quad = 0; quad < 4; ++quad) {
       const std::int8_t* low = codes + (4 * quad + tile) * 4;
-      const std::int8_t* high = kParts == 1 ? nullptr : low + kChunkRows;
+      const std::int8_t* high = low + kChunkRows;
       std::uint32_t operand[4];
       for (std::uint32_t j = 0; j < 4; ++j) operand[j] = operand_at(low, high, j);
       add_products<kBits>(v + quad / kQuads * kLineBytes, quad % kQuads, operand, acc);
@@ -110,11 +110,11 @@ inline void accumulate_column(const CodeAccumulateArgs& args, std::uint32_t elem
   }
 }
 
-template <int kBits, int kParts, int kStride>
+template <int kBits, int kStride>
 void accumulate_codes(const CodeAccumulateArgs& args) {
   for (std::uint32_t query = 0; query < kStride; ++query) {
     for (std::uint32_t d = 0; d < args.dim; d += 16) {
-      accumulate_column<kBits, kParts>(args, args.first_element + d, query);
+      accumulate_column<kBits>(args, args.first_element + d, query);
     }
   }
 }
@@ -147,25 +147,57 @@ KVARTO_INLINE OperandUnit operand_unit(float largest, std::uint32_t parts) {
   return {largest < 0x1p-100f ? 0.0f : top / largest, largest * (1 / top)};
 }
 
-inline void quantise(const QuantiseArgs& args) {
-  for (std::uint32_t query = 0; query < args.num_queries; ++query) {
+// Scores of one query to probabilities of its chunk, relative to the largest. Returns the factor
+// that brings them to the running maximum.
+inline float weigh_row(const SoftmaxArgs& args, std::uint32_t query, float* p) {
+  const std::uint32_t begin = args.first_row / kLanes * kLanes;
+  const std::uint32_t end = (args.end_row + kLanes - 1) / kLanes * kLanes;
+  float* scores = args.scores + std::size_t{query} * kChunkRows;
+  shape_scores(args, query, scores, begin, end);
+  float largest = kMinusInfinity;
+  for (std::uint32_t row = begin; row < end; ++row) {
+    if (scores[row] > largest) largest = scores[row];
+  }
+  const float before = args.maximum[query];
+  const float after = largest > before ? largest : before;
+  // With nothing visible so far every score is -infinity, and so must stay every difference.
+  const float reference = after > -1e30f ? after : -1e30f;
+  const float own = largest > -1e30f ? largest : -1e30f;
+  args.maximum[query] = after;
+  args.correction[query] = first_lane(exp2(set1(before - reference)));
+  const float share = first_lane(exp2(set1(largest - reference)));
+  float total = 0;
+  for (std::uint32_t row = begin; row < end; row += kLanes) {
+    store(p + row, exp2(sub(load(scores + row), set1(own))));
+    for (std::uint32_t lane = row; lane < row + kLanes; ++lane) total += p[lane];
+  }
+  float* sum = args.sum + std::size_t{query} * kPadFloats;
+  for (std::uint32_t lane = 0; lane < kPadFloats; ++lane) sum[lane] *= args.correction[query];
+  sum[0] += total * share;
+  return share;
+}
+
+inline void weigh(const WeighArgs& args) {
+  const SoftmaxArgs& softmax = *args.softmax;
+  for (std::uint32_t query = 0; query < softmax.num_queries; ++query) {
+    float p[kChunkRows] = {};
+    const float share = weigh_row(softmax, query, p);
     for (std::uint32_t group = 0; group < args.num_groups; ++group) {
-      float weights[kChunkRows] = {};
-      for (std::uint32_t row = args.first_row; row < args.end_row; ++row) {
-        weights[row] = args.p[query * kChunkRows + row] * args.row_scales[group * kChunkRows + row];
-      }
-      const std::size_t pair = std::size_t{group} * args.num_queries + query;
-      const OperandUnit unit = operand_unit(largest_magnitude_of(weights, kChunkRows), args.parts);
-      std::int8_t* codes = args.codes + pair * args.parts * kChunkRows;
+      const float* scales = args.row_scales + group * kChunkRows;
+      const OperandUnit unit = operand_unit(
+          largest_magnitude_of(scales + softmax.first_row, softmax.end_row - softmax.first_row), 2);
+      const std::size_t pair = std::size_t{group} * softmax.num_queries + query;
+      std::int8_t* codes = args.codes + pair * 2 * kChunkRows;
       std::int32_t sum = 0;
       for (std::uint32_t row = 0; row < kChunkRows; ++row) {
-        const std::int32_t x = nearest_operand(weights[row] * unit.per_unit);
+        const bool counts = row >= softmax.first_row && row < softmax.end_row;
+        const std::int32_t x = counts ? nearest_operand(p[row] * (scales[row] * unit.per_unit)) : 0;
         const std::uint32_t place = (row % 16 / 4 * 4 + row / 16) * 4 + row % 4;
         codes[place] = static_cast<std::int8_t>(x);
-        if (args.parts == 2) codes[kChunkRows + place] = static_cast<std::int8_t>((x + 128) >> 8);
+        codes[kChunkRows + place] = static_cast<std::int8_t>((x + 128) >> 8);
         sum += x;
       }
-      args.scales[pair] = unit.value;
+      args.scales[pair] = unit.value * share;
       args.zeros[pair] = -args.zero_point * sum;
     }
   }
@@ -268,16 +300,25 @@ void fill_value_codes(const FillCodesArgs& args) {
 }
 
 template <int kBits, int kParts>
-inline void fill_code_tiles(CodeKernels& kernels) {
+inline void fill_code_scores(CodeKernels& kernels) {
   constexpr int b = kBits == 8 ? 0 : 1;
   kernels.score[b][kParts - 1][0] = score_codes<kBits, kParts, 1>;
   kernels.score[b][kParts - 1][1] = score_codes<kBits, kParts, 2>;
   kernels.score[b][kParts - 1][2] = score_codes<kBits, kParts, 4>;
   kernels.score[b][kParts - 1][3] = score_codes<kBits, kParts, 8>;
-  kernels.accumulate[b][kParts - 1][0] = accumulate_codes<kBits, kParts, 1>;
-  kernels.accumulate[b][kParts - 1][1] = accumulate_codes<kBits, kParts, 2>;
-  kernels.accumulate[b][kParts - 1][2] = accumulate_codes<kBits, kParts, 4>;
-  kernels.accumulate[b][kParts - 1][3] = accumulate_codes<kBits, kParts, 8>;
+}
+
+template <int kBits>
+inline void fill_code_tiles(CodeKernels& kernels) {
+  constexpr int b = kBits == 8 ? 0 : 1;
+  fill_code_scores<kBits, 1>(kernels);
+  fill_code_scores<kBits, 2>(kernels);
+  kernels.accumulate[b][0] = accumulate_codes<kBits, 1>;
+  kernels.accumulate[b][1] = accumulate_codes<kBits, 2>;
+  kernels.accumulate[b][2] = accumulate_codes<kBits, 4>;
+  kernels.accumulate[b][3] = accumulate_codes<kBits, 8>;
+  kernels.fill_keys[b] = fill_key_codes<kBits>;
+  kernels.fill_values[b] = fill_value_codes<kBits>;
 }
 
 inline CodeKernels make_code_kernels(const char* isa) {
@@ -285,15 +326,9 @@ inline CodeKernels make_code_kernels(const char* isa) {
   kernels.isa = isa;
   kernels.pack_queries = pack_query_codes;
   kernels.load_scales = load_scales;
-  kernels.quantise = quantise;
-  fill_code_tiles<8, 1>(kernels);
-  fill_code_tiles<8, 2>(kernels);
-  fill_code_tiles<4, 1>(kernels);
-  fill_code_tiles<4, 2>(kernels);
-  kernels.fill_keys[0] = fill_key_codes<8>;
-  kernels.fill_keys[1] = fill_key_codes<4>;
-  kernels.fill_values[0] = fill_value_codes<8>;
-  kernels.fill_values[1] = fill_value_codes<4>;
+  kernels.weigh = weigh;
+  fill_code_tiles<8>(kernels);
+  fill_code_tiles<4>(kernels);
   return kernels;
 }
 

@@ -6,7 +6,10 @@
 
 #define KVARTO_ISA avx512vnni
 #include "kernels/vec_avx512.h"
+// Order matters: each of these uses what the one before declares.
+#include "kernels/score_inl.h"
 // clang-format off
+#include "kernels/softmax_inl.h"
 #include "kernels/codes_avx512vnni.h"
 #include "kernels/index_inl.h"
 #include "kernels/index_avx512vnni.h"
@@ -45,11 +48,9 @@ void fill_code_kernels(CodeKernels& kernels) {
   kernels.dot_loop_operations = kDotLoopOperations;
   kernels.pack_queries = pack_queries;
   kernels.load_scales = load_scales;
-  kernels.quantise = quantise;
-  fill_codes<8, 1>(kernels);
-  fill_codes<8, 2>(kernels);
-  fill_codes<4, 1>(kernels);
-  fill_codes<4, 2>(kernels);
+  kernels.weigh = weigh;
+  fill_codes<8>(kernels);
+  fill_codes<4>(kernels);
 }
 
 void fill_index_kernels(IndexKernels& kernels);

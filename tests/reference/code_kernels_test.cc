@@ -176,97 +176,161 @@ std::size_t operand_bytes(const CodeKernels& kernels, const CodeCase& shape) {
 }
 
 struct Operands {
-  std::vector<std::int8_t> codes;
+  std::vector<std::int8_t> codes;  // low and high bytes
   std::vector<float> scales;
   std::vector<std::int32_t> zeros;
+  std::vector<float> maximum;
+  std::vector<float> correction;
+  std::vector<float> sum;
+  bool is_paired = false;  // CodeKernels::has_paired_operands
+
+  // Operand of a pair of group and query.
+  [[nodiscard]] int at(std::size_t pair, std::uint32_t row) const {
+    const std::int8_t* begin = &codes[pair * 2 * kChunkRows];
+    const std::size_t word = row % 16 / 4 * 4 + row / 16;
+    if (is_paired) {
+      std::int16_t x = 0;
+      std::memcpy(&x, begin + row % 2 * kChunkRows + word * 4 + row % 4 / 2 * 2, sizeof x);
+      return x;
+    }
+    const std::size_t place = word * 4 + row % 4;
+    return begin[place] + 256 * begin[kChunkRows + place];
+  }
 };
 
-// The operand of one row, where QuantiseArgs and CodeKernels put it.
-int operand_at(const CodeKernels& kernels, const CodeCase& shape, const Operands& operands,
-               std::size_t pair, std::uint32_t row) {
-  const std::int8_t* begin = &operands.codes[pair * operand_bytes(kernels, shape)];
-  const std::size_t word = row % 16 / 4 * 4 + row / 16;
-  if (kernels.has_paired_operands) {
-    std::int16_t x = 0;
-    std::memcpy(&x, begin + row % 2 * kChunkRows + word * 4 + row % 4 / 2 * 2, sizeof x);
-    return x;
-  }
-  const std::size_t place = word * 4 + row % 4;
-  return begin[place] + (shape.parts == 2 ? 256 * begin[kChunkRows + place] : 0);
-}
-
-Operands quantise(const CodeKernels& kernels, const CodeCase& shape, const Rows& rows,
-                  const std::vector<float>& p, std::uint32_t first_row, std::uint32_t end_row) {
-  const std::uint32_t tile = 1u << shape.tile;
-  const std::size_t num_pairs = std::size_t{tile} * rows.num_groups;
-  Operands out;
-  out.codes.assign(num_pairs * operand_bytes(kernels, shape), 77);
-  out.scales.resize(num_pairs);
-  out.zeros.resize(num_pairs);
-  QuantiseArgs args;
-  args.p = p.data();
-  args.row_scales = rows.scales.data();
-  args.num_queries = tile;
-  args.num_groups = rows.num_groups;
-  args.first_row = first_row;
-  args.end_row = end_row;
-  args.parts = shape.parts;
-  args.zero_point = rows.zero_point();
-  args.codes = out.codes.data();
-  args.scales = out.scales.data();
-  args.zeros = out.zeros.data();
-  kernels.quantise(args);
-  return out;
-}
-
-// Probabilities, with NaN where no kernel may look.
-std::vector<float> probabilities(std::uint32_t tile, std::uint32_t first_row, std::uint32_t end_row,
-                                 std::mt19937_64& random) {
-  std::vector<float> p(std::size_t{tile} * kChunkRows, kNaN);
-  for (std::uint32_t i = 0; i < tile; ++i) {
-    for (std::uint32_t row = first_row; row < end_row; ++row) {
-      p[i * kChunkRows + row] = std::exp2(-std::uniform_real_distribution<float>(0, 20)(random));
-    }
-  }
-  return p;
-}
-
+// Rows of a chunk that count.
 struct Range {
   std::uint32_t first;
   std::uint32_t end;
 };
 constexpr Range kRanges[] = {{0, 64}, {5, 6}, {0, 17}, {15, 64}, {20, 50}};
 
+// `before`: the running maximum.
+Operands weigh(const CodeKernels& kernels, const Rows& rows, std::vector<float> scores, Range range,
+               float before) {
+  const std::size_t num_queries = scores.size() / kChunkRows;
+  const std::size_t num_pairs = num_queries * rows.num_groups;
+  Operands out;
+  out.is_paired = kernels.has_paired_operands;
+  out.codes.assign(num_pairs * 2 * kChunkRows, 77);
+  out.scales.resize(num_pairs);
+  out.zeros.resize(num_pairs);
+  out.maximum.assign(num_queries, before);
+  out.correction.resize(num_queries);
+  out.sum.assign(num_queries * kPadFloats, 3.0f);
+  SoftmaxArgs softmax;
+  softmax.scores = scores.data();
+  softmax.num_queries = static_cast<std::uint32_t>(num_queries);
+  softmax.first_row = range.first;
+  softmax.end_row = range.end;
+  softmax.maximum = out.maximum.data();
+  softmax.correction = out.correction.data();
+  softmax.sum = out.sum.data();
+  WeighArgs args;
+  args.softmax = &softmax;
+  args.row_scales = rows.scales.data();
+  args.num_groups = rows.num_groups;
+  args.zero_point = rows.zero_point();
+  args.next_v = rows.v.data();
+  args.next_offsets = rows.offsets;
+  args.next_lines = 2;
+  args.codes = out.codes.data();
+  args.scales = out.scales.data();
+  args.zeros = out.zeros.data();
+  kernels.weigh(args);
+  return out;
+}
+
+// Scores up to 20 octaves apart, with NaN where no kernel may look.
+std::vector<float> random_scores(std::uint32_t num_queries, Range range, std::mt19937_64& random) {
+  std::vector<float> scores(std::size_t{num_queries} * kChunkRows, kNaN);
+  for (std::uint32_t i = 0; i < num_queries; ++i) {
+    for (std::uint32_t row = range.first; row < range.end; ++row) {
+      scores[i * kChunkRows + row] = std::uniform_real_distribution<float>(-10, 10)(random);
+    }
+  }
+  return scores;
+}
+
+double largest_score(const std::vector<float>& scores, std::size_t query, Range range) {
+  double largest = -HUGE_VAL;
+  for (std::uint32_t row = range.first; row < range.end; ++row) {
+    largest = std::max(largest, double{scores[query * kChunkRows + row]});
+  }
+  return largest;
+}
+
+double largest_scale(const Rows& rows, std::size_t group, Range range) {
+  double largest = 0;
+  for (std::uint32_t row = range.first; row < range.end; ++row) {
+    largest = std::max(largest, std::fabs(double{rows.scales[group * kChunkRows + row]}));
+  }
+  return largest;
+}
+
+constexpr std::uint32_t kQueryCounts[] = {1, 2, 8, 11, 24};
+constexpr float kNothingBefore = -std::numeric_limits<float>::infinity();
+
 TEST_P(CodeKernel, OperandsAreProbabilitiesTimesScalesUpToHalfAUnit) {
   std::mt19937_64 random(8);
   for (const CodeCase& shape : cases()) {
-    if (shape.dim > 144) continue;
+    if (shape.dim > 144 || shape.parts != 1 || shape.tile != 0) continue;
     const Rows rows(shape, shape.dim + 1);
     for (const Range range : kRanges) {
-      const std::uint32_t tile = 1u << shape.tile;
-      const std::vector<float> p = probabilities(tile, range.first, range.end, random);
-      const Operands found = quantise(kernels, shape, rows, p, range.first, range.end);
-      for (std::size_t pair = 0; pair < found.scales.size(); ++pair) {
-        const double unit = double{found.scales[pair]};
-        std::int64_t sum = 0;
-        double largest = 0;
-        for (std::uint32_t row = 0; row < kChunkRows; ++row) {
-          const int x = operand_at(kernels, shape, found, pair, row);
-          sum += x;
-          const bool is_inside = row >= range.first && row < range.end;
-          const std::size_t query = pair % tile;
-          const std::size_t group = pair / tile;
-          const double weight = is_inside ? double{p[query * kChunkRows + row]} *
-                                                double{rows.scales[group * kChunkRows + row]}
-                                          : 0.0;
-          largest = std::max(largest, std::fabs(weight));
-          if (!is_inside) {
-            ASSERT_EQ(x, 0) << describe(shape) << ", row " << row;
+      for (const std::uint32_t num_queries : kQueryCounts) {
+        const std::vector<float> scores = random_scores(num_queries, range, random);
+        const float before = num_queries == 2 ? kNothingBefore : 3.0f;
+        const Operands found = weigh(kernels, rows, scores, range, before);
+        for (std::size_t pair = 0; pair < found.scales.size(); ++pair) {
+          const std::size_t query = pair % num_queries;
+          const std::size_t group = pair / num_queries;
+          const double largest = largest_score(scores, query, range);
+          const double share = std::exp2(largest - std::max(largest, double{before}));
+          const double unit = double{found.scales[pair]};
+          ASSERT_NEAR(unit * kOperandMax16, share * largest_scale(rows, group, range),
+                      share * largest_scale(rows, group, range) * 1e-6);
+          std::int64_t sum = 0;
+          for (std::uint32_t row = 0; row < kChunkRows; ++row) {
+            const int x = found.at(pair, row);
+            sum += x;
+            if (row < range.first || row >= range.end) {
+              ASSERT_EQ(x, 0) << describe(shape) << ", row " << row;
+              continue;
+            }
+            const double p = share * std::exp2(double{scores[query * kChunkRows + row]} - largest);
+            ASSERT_NEAR(x * unit, p * double{rows.scales[group * kChunkRows + row]}, unit * 0.51)
+                << describe(shape) << ", row " << row;
           }
-          ASSERT_NEAR(x * unit, weight, unit * 0.51) << describe(shape) << ", row " << row;
+          EXPECT_EQ(found.zeros[pair], -rows.zero_point() * sum);
         }
-        EXPECT_EQ(found.zeros[pair], -rows.zero_point() * sum);
-        EXPECT_NEAR(unit * operand_max(shape.parts), largest, largest * 1e-6);
+      }
+    }
+  }
+}
+
+TEST_P(CodeKernel, WeighingKeepsTheStateOfASoftmax) {
+  std::mt19937_64 random(11);
+  const CodeCase shape{8, 1, 0, 32, 32, true};
+  const Rows rows(shape, 5);
+  for (const Range range : kRanges) {
+    for (const float before : {kNothingBefore, -100.0f, 3.0f, 100.0f}) {
+      const std::vector<float> scores = random_scores(9, range, random);
+      const Operands found = weigh(kernels, rows, scores, range, before);
+      for (std::size_t query = 0; query < 9; ++query) {
+        const double largest = largest_score(scores, query, range);
+        const double maximum = std::max(largest, double{before});
+        EXPECT_EQ(double{found.maximum[query]}, maximum);
+        const double correction = std::exp2(double{before} - maximum);
+        EXPECT_NEAR(double{found.correction[query]}, correction, correction * 1e-6);
+        double exact = kPadFloats * 3.0 * correction;
+        for (std::uint32_t row = range.first; row < range.end; ++row) {
+          exact += std::exp2(double{scores[query * kChunkRows + row]} - maximum);
+        }
+        double sum = 0;
+        for (std::uint32_t lane = 0; lane < kPadFloats; ++lane) {
+          sum += double{found.sum[query * kPadFloats + lane]};
+        }
+        EXPECT_NEAR(sum, exact, exact * 1e-6);
       }
     }
   }
@@ -275,11 +339,12 @@ TEST_P(CodeKernel, OperandsAreProbabilitiesTimesScalesUpToHalfAUnit) {
 TEST_P(CodeKernel, AccumulationIsExactInTheOperands) {
   std::mt19937_64 random(9);
   for (const CodeCase& shape : cases()) {
+    if (shape.parts != 1) continue;
     const Rows rows(shape, shape.dim + 2);
     const std::uint32_t tile = 1u << shape.tile;
     for (const Range range : {kRanges[0], kRanges[2], kRanges[4]}) {
-      const std::vector<float> p = probabilities(tile, range.first, range.end, random);
-      const Operands operands = quantise(kernels, shape, rows, p, range.first, range.end);
+      const std::vector<float> scores = random_scores(tile, range, random);
+      const Operands operands = weigh(kernels, rows, scores, range, 3.0f);
       std::vector<float> acc(std::size_t{tile} * shape.dim, 3.0f);
       std::vector<float> correction(tile, 0.5f);
       CodeAccumulateArgs args;
@@ -299,15 +364,15 @@ TEST_P(CodeKernel, AccumulationIsExactInTheOperands) {
       for (std::uint32_t d = 0; d < shape.dim; d += 64) {  // in parts, as several tiles do
         args.first_element = d;
         args.dim = std::min(64u, shape.dim - d);
-        kernels.accumulate[shape.bits == 8 ? 0 : 1][shape.parts - 1][shape.tile](args);
+        kernels.accumulate[shape.bits == 8 ? 0 : 1][shape.tile](args);
       }
       for (std::uint32_t i = 0; i < tile; ++i) {
         for (std::uint32_t d = 0; d < shape.dim; ++d) {
           const std::size_t pair = std::size_t{d / shape.group} * tile + i;
           std::int64_t sum = 0;
           for (std::uint32_t row = 0; row < kChunkRows; ++row) {
-            const int x = operand_at(kernels, shape, operands, pair, row);
-            sum += x * (static_cast<int>(rows.codes[row * shape.dim + d]) - rows.zero_point());
+            const int code = static_cast<int>(rows.codes[row * shape.dim + d]) - rows.zero_point();
+            sum += operands.at(pair, row) * code;
           }
           const double exact = 1.5 + static_cast<double>(sum) * double{operands.scales[pair]};
           ASSERT_NEAR(double{acc[i * shape.dim + d]}, exact, 1e-6 * (1.5 + std::fabs(exact)))
@@ -383,14 +448,26 @@ TEST_P(CodeKernel, LoadsScalesOfBothTypes) {
 }
 
 TEST_P(CodeKernel, NanScalesReachTheResult) {
-  const CodeCase shape{8, 2, 0, 32, 32, true};
+  const CodeCase shape{8, 1, 0, 32, 32, true};
   Rows rows(shape, 4);
   rows.scales[9] = kNaN;
-  std::vector<float> p(kChunkRows, 0.5f);
-  const Operands operands = quantise(kernels, shape, rows, p, 0, kChunkRows);
+  const std::vector<float> scores(kChunkRows, 0.5f);
+  const Operands operands = weigh(kernels, rows, scores, {0, kChunkRows}, kNothingBefore);
   EXPECT_TRUE(std::isnan(operands.scales[0]));
-  const Operands others = quantise(kernels, shape, rows, p, 10, kChunkRows);
+  const Operands others = weigh(kernels, rows, scores, {10, kChunkRows}, kNothingBefore);
   EXPECT_FALSE(std::isnan(others.scales[0]));
+}
+
+TEST_P(CodeKernel, NanScoresReachTheSum) {
+  const CodeCase shape{8, 1, 0, 32, 32, true};
+  const Rows rows(shape, 4);
+  std::vector<float> scores(2 * kChunkRows, 0.5f);
+  scores[kChunkRows + 9] = kNaN;
+  const Operands operands = weigh(kernels, rows, scores, {0, kChunkRows}, kNothingBefore);
+  float sums[2] = {};
+  for (std::size_t i = 0; i < 2 * kPadFloats; ++i) sums[i / kPadFloats] += operands.sum[i];
+  EXPECT_FALSE(std::isnan(sums[0]));
+  EXPECT_TRUE(std::isnan(sums[1]));
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, CodeKernel,
