@@ -49,9 +49,9 @@ Scratch scratch_at(const PassShape& shape, std::uint32_t num_padded, float* buff
   return scratch;
 }
 
-void load_scales(const PassShape& shape, const CodeStream& stream, const LoadScalesArgs& places,
+// The tail of `args`, in place: copies of what was just written are slow to read.
+void load_scales(const PassShape& shape, const CodeStream& stream, LoadScalesArgs& args,
                  float* out) {
-  LoadScalesArgs args = places;
   args.num_groups = stream.format.num_groups;
   args.is_f16 = stream.format.is_f16();
   args.out = out;

@@ -65,9 +65,14 @@ std::uint64_t fill_chunk(const ChunkPlaces& places, const SequenceView& sequence
     return Locator::Units{stream.block_stride_bytes, stream.layout.row_stride_bytes,
                           is_tiled ? kKeyTileRows : 1};
   };
-  locator.fill(units_of(view.k, has_key_tiles), begin, chunk.num_keys, chunk.k);
+  // Of tiles, no more than a chunk has are ever looked at.
+  const auto places_of = [](std::array<std::uint64_t, kChunkRows>& offsets, bool is_tiled) {
+    return std::span(offsets).first(is_tiled ? kChunkRows / kKeyTileRows : kChunkRows);
+  };
+  locator.fill(units_of(view.k, has_key_tiles), begin, chunk.num_keys,
+               places_of(chunk.k, has_key_tiles));
   locator.fill(units_of(view.v, has_value_tiles), begin,
-               has_value_tiles ? num_tiles : chunk.end_row, chunk.v);
+               has_value_tiles ? num_tiles : chunk.end_row, places_of(chunk.v, has_value_tiles));
   if (places.k_tile_scale_bytes != 0) {
     locator.fill({view.k.block_stride_bytes, places.k_tile_scale_bytes, kKeyTileRows}, begin,
                  num_tiles, chunk.k_scales);
