@@ -398,7 +398,7 @@ KVARTO_INLINE void weigh_eight(const WeighArgs& args, const RowFactors& factors,
   _mm512_store_ps(shares, share);
   _mm512_store_ps(maxima, max(largest, lowest));
   __m512i sums[kMaxGroups][8];
-  const std::uint32_t next_lines = args.next_lines * kMaxTiles / num_queries;
+  const std::uint32_t next_lines = first_query == 0 ? args.next_lines * kMaxTiles / num_queries : 0;
   NextLines next = next_lines_at(args.next_v, args.next_offsets, args.next_first_byte);
   for (std::uint32_t i = 0; i < num_queries; ++i) {
     const std::uint32_t query = first_query + i;
