@@ -2,7 +2,7 @@
 // two operands and adds them in each of 8 lanes. Bytes are split into even and odd ones, so that
 // all four of a 32-bit word reach its lane without a shuffle.
 //
-// Operands lie as pairs of 16-bit integers (CodeKernels::has_paired_operands), for operands of one
+// Operands lie as pairs of 16-bit integers (CodeKernels::has_paired_operands), for queries of one
 // byte and of two alike.
 
 #pragma once
@@ -225,35 +225,21 @@ KVARTO_INLINE void store_pairs(const __m256i* x, std::int32_t* to) {
   _mm256_storeu_si256(out + 3, _mm256_unpackhi_epi64(high0, high1));
 }
 
-// Operands of one byte are as wide here: pairs take the place of two bytes each.
-inline void quantise_pairs(const QuantiseArgs& args) {
-  const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-  const Vec lane = lane_numbers();
-  const std::size_t num_pairs = std::size_t{args.num_groups} * args.num_queries;
-  for (std::size_t pair = 0; pair < num_pairs; ++pair) {
-    const float* p = args.p + pair % args.num_queries * kChunkRows;
-    const float* s = args.row_scales + pair / args.num_queries * kChunkRows;
-    Vec weights[kChunkVecs];
-    __m256i largest = _mm256_setzero_si256();
-    KVARTO_UNROLL(kChunkVecs, n) {
-      const Vec row = add(lane, set1(n * kLanes));
-      const Vec x = mul(load(p + n * kLanes), load(s + n * kLanes));
-      weights[n] = select_lanes(row, static_cast<float>(args.first_row),
-                                static_cast<float>(args.end_row), x, zero());
-      largest =
-          _mm256_max_epi32(largest, _mm256_and_si256(_mm256_castps_si256(weights[n]), magnitude));
-    };
-    const OperandUnit unit = operand_unit(largest_lane(largest), args.parts);
-    __m256i x[kChunkVecs];
-    __m256i sum = _mm256_setzero_si256();
-    KVARTO_UNROLL(kChunkVecs, n) {
-      x[n] = _mm256_cvtps_epi32(mul(weights[n], set1(unit.per_unit)));
-      sum = _mm256_add_epi32(sum, x[n]);
-    };
-    store_pairs(x, reinterpret_cast<std::int32_t*>(args.codes) + pair * (kChunkRows / 2));
-    args.scales[pair] = unit.value;
-    args.zeros[pair] = -args.zero_point * sum_of_lanes(sum);
-  }
+inline std::int32_t store_operand_pairs(const float* p, const float* factors, std::int8_t* codes) {
+  __m256i x[kChunkVecs];
+  __m256i sum = _mm256_setzero_si256();
+  KVARTO_UNROLL(kChunkVecs, n) {
+    x[n] = _mm256_cvtps_epi32(mul(load(p + n * kLanes), load(factors + n * kLanes)));
+    sum = _mm256_add_epi32(sum, x[n]);
+  };
+  store_pairs(x, reinterpret_cast<std::int32_t*>(codes));
+  return sum_of_lanes(sum);
+}
+
+inline void weigh_pairs(const WeighArgs& args) {
+  weigh_rows(args, [](const float* p, const float* factors, std::int8_t* codes) {
+    return store_operand_pairs(p, factors, codes);
+  });
 }
 
 inline void pack_query_pairs(const PackQueryCodesArgs& args) {
@@ -316,11 +302,11 @@ inline void fill_pair_kernels(CodeKernels& kernels) {
     kernels.score[b][parts][1] = score_pairs<kBits, 2>;
     kernels.score[b][parts][2] = score_pairs<kBits, 4>;
     kernels.score[b][parts][3] = score_pairs<kBits, 8>;
-    kernels.accumulate[b][parts][0] = accumulate_pairs<kBits, 1>;
-    kernels.accumulate[b][parts][1] = accumulate_pairs<kBits, 2>;
-    kernels.accumulate[b][parts][2] = accumulate_pairs<kBits, 4>;
-    kernels.accumulate[b][parts][3] = accumulate_pairs<kBits, 8>;
   }
+  kernels.accumulate[b][0] = accumulate_pairs<kBits, 1>;
+  kernels.accumulate[b][1] = accumulate_pairs<kBits, 2>;
+  kernels.accumulate[b][2] = accumulate_pairs<kBits, 4>;
+  kernels.accumulate[b][3] = accumulate_pairs<kBits, 8>;
 }
 
 // Leaves fills and loads of scales as they are.
@@ -328,7 +314,7 @@ inline void fill_pair_table(CodeKernels& kernels) {
   kernels.is_fast = true;
   kernels.has_paired_operands = true;
   kernels.pack_queries = pack_query_pairs;
-  kernels.quantise = quantise_pairs;
+  kernels.weigh = weigh_pairs;
   kernels.dot_loop = pair_loop;
   kernels.dot_loop_operations = 2ull * 16 * 12;
   fill_pair_kernels<8>(kernels);

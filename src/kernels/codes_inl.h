@@ -147,60 +147,96 @@ KVARTO_INLINE OperandUnit operand_unit(float largest, std::uint32_t parts) {
   return {largest < 0x1p-100f ? 0.0f : top / largest, largest * (1 / top)};
 }
 
-// Scores of one query to probabilities of its chunk, relative to the largest. Returns the factor
-// that brings them to the running maximum.
+// Scales of the rows that count, in units of the largest / kOperandMax16; 0 for other rows.
+struct RowFactors {
+  float of[kMaxHeadDim / 32][kChunkRows];
+  float units[kMaxHeadDim / 32];  // value of one unit
+};
+inline void find_factors(const WeighArgs& args, RowFactors& factors) {
+  const std::uint32_t first = args.softmax->first_row;
+  const std::uint32_t end = args.softmax->end_row;
+  for (std::uint32_t group = 0; group < args.num_groups; ++group) {
+    const float* scales = args.row_scales + group * kChunkRows;
+    const OperandUnit unit = operand_unit(largest_magnitude_of(scales + first, end - first), 2);
+    factors.units[group] = unit.value;
+    for (std::uint32_t row = 0; row < kChunkRows; ++row) {
+      factors.of[group][row] = row >= first && row < end ? scales[row] * unit.per_unit : 0;
+    }
+  }
+}
+
+// Scores of one query to probabilities of its chunk, relative to the largest, 0 for rows that do
+// not count. Returns the factor that brings them to the running maximum.
 inline float weigh_row(const SoftmaxArgs& args, std::uint32_t query, float* p) {
   const std::uint32_t begin = args.first_row / kLanes * kLanes;
   const std::uint32_t end = (args.end_row + kLanes - 1) / kLanes * kLanes;
   float* scores = args.scores + std::size_t{query} * kChunkRows;
-  shape_scores(args, query, scores, begin, end);
-  float largest = kMinusInfinity;
-  for (std::uint32_t row = begin; row < end; ++row) {
-    if (scores[row] > largest) largest = scores[row];
+  const bool is_plain = args.first_row == begin && args.end_row == end && args.soft_cap <= 0 &&
+                        args.slopes == nullptr && args.query_end == nullptr;
+  if (!is_plain) shape_scores(args, query, scores, begin, end);
+  Vec largest_of = load(scores + begin);
+  for (std::uint32_t row = begin; row < end; row += kLanes) {
+    largest_of = max(largest_of, load(scores + row));
   }
+  const float largest = reduce_max(largest_of);
   const float before = args.maximum[query];
   const float after = largest > before ? largest : before;
   // With nothing visible so far every score is -infinity, and so must stay every difference.
   const float reference = after > -1e30f ? after : -1e30f;
-  const float own = largest > -1e30f ? largest : -1e30f;
+  const Vec own = set1(largest > -1e30f ? largest : -1e30f);
   args.maximum[query] = after;
-  args.correction[query] = first_lane(exp2(set1(before - reference)));
+  const float correction = first_lane(exp2(set1(before - reference)));
   const float share = first_lane(exp2(set1(largest - reference)));
-  float total = 0;
-  for (std::uint32_t row = begin; row < end; row += kLanes) {
-    store(p + row, exp2(sub(load(scores + row), set1(own))));
-    for (std::uint32_t lane = row; lane < row + kLanes; ++lane) total += p[lane];
+  args.correction[query] = correction;
+  Vec total = zero();
+  for (std::uint32_t row = 0; row < kChunkRows; row += kLanes) {
+    const bool counts = row >= begin && row < end;
+    const Vec x = counts ? exp2(sub(load(scores + row), own)) : zero();
+    total = add(total, x);
+    store(p + row, x);
   }
   float* sum = args.sum + std::size_t{query} * kPadFloats;
-  for (std::uint32_t lane = 0; lane < kPadFloats; ++lane) sum[lane] *= args.correction[query];
-  sum[0] += total * share;
+  store(sum, fma(total, set1(share), mul(load(sum), set1(correction))));
+  // The other lanes of the padded sum scale along with the maximum.
+  for (std::uint32_t lane = kLanes; lane < kPadFloats; ++lane) sum[lane] *= correction;
   return share;
 }
 
-inline void weigh(const WeighArgs& args) {
+// store_operands(p, factors, codes) writes the operands of 64 rows and returns their sum.
+template <typename StoreOperands>
+KVARTO_INLINE void weigh_rows(const WeighArgs& args, const StoreOperands& store_operands) {
   const SoftmaxArgs& softmax = *args.softmax;
+  RowFactors factors;
+  find_factors(args, factors);
   for (std::uint32_t query = 0; query < softmax.num_queries; ++query) {
-    float p[kChunkRows] = {};
+    float p[kChunkRows];
     const float share = weigh_row(softmax, query, p);
     for (std::uint32_t group = 0; group < args.num_groups; ++group) {
-      const float* scales = args.row_scales + group * kChunkRows;
-      const OperandUnit unit = operand_unit(
-          largest_magnitude_of(scales + softmax.first_row, softmax.end_row - softmax.first_row), 2);
       const std::size_t pair = std::size_t{group} * softmax.num_queries + query;
-      std::int8_t* codes = args.codes + pair * 2 * kChunkRows;
-      std::int32_t sum = 0;
-      for (std::uint32_t row = 0; row < kChunkRows; ++row) {
-        const bool counts = row >= softmax.first_row && row < softmax.end_row;
-        const std::int32_t x = counts ? nearest_operand(p[row] * (scales[row] * unit.per_unit)) : 0;
-        const std::uint32_t place = (row % 16 / 4 * 4 + row / 16) * 4 + row % 4;
-        codes[place] = static_cast<std::int8_t>(x);
-        codes[kChunkRows + place] = static_cast<std::int8_t>((x + 128) >> 8);
-        sum += x;
-      }
-      args.scales[pair] = unit.value * share;
+      const std::int32_t sum =
+          store_operands(p, factors.of[group], args.codes + pair * 2 * kChunkRows);
+      args.scales[pair] = factors.units[group] * share;
       args.zeros[pair] = -args.zero_point * sum;
     }
   }
+}
+
+inline std::int32_t store_operand_bytes(const float* p, const float* factors, std::int8_t* codes) {
+  std::int32_t sum = 0;
+  for (std::uint32_t row = 0; row < kChunkRows; ++row) {
+    const std::int32_t x = nearest_operand(p[row] * factors[row]);
+    const std::uint32_t place = (row % 16 / 4 * 4 + row / 16) * 4 + row % 4;
+    codes[place] = static_cast<std::int8_t>(x);
+    codes[kChunkRows + place] = static_cast<std::int8_t>((x + 128) >> 8);
+    sum += x;
+  }
+  return sum;
+}
+
+inline void weigh(const WeighArgs& args) {
+  weigh_rows(args, [](const float* p, const float* factors, std::int8_t* codes) {
+    return store_operand_bytes(p, factors, codes);
+  });
 }
 
 inline void load_scales(const LoadScalesArgs& args) {

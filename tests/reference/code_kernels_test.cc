@@ -171,10 +171,6 @@ TEST_P(CodeKernel, ScoresAreTheSumsUpToTheRoundingOfQueries) {
   }
 }
 
-std::size_t operand_bytes(const CodeKernels& kernels, const CodeCase& shape) {
-  return std::size_t{kernels.has_paired_operands ? 2 : shape.parts} * kChunkRows;
-}
-
 struct Operands {
   std::vector<std::int8_t> codes;  // low and high bytes
   std::vector<float> scales;
