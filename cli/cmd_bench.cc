@@ -390,6 +390,13 @@ Status check_unused(const Asked& asked) {
   return {};
 }
 
+// What "of peak" is a share of.
+std::string peak_loop_of(const BenchReport& report) {
+  if (report.arith != "int8") return fmt::format("{} multiply-add", report.arith);
+  if (report.isa == "avx512vnni") return "8-bit dot product";
+  return report.isa == "avx2" ? "16-bit multiply-add" : "f32 multiply-add";
+}
+
 Result<ExitCode> run_attention(const Asked& asked, Output& out) {
   KVARTO_TRY(const std::vector<AttentionBench> benches, benches_of(asked));
   const bool is_decode = asked.what == "decode";
@@ -397,8 +404,7 @@ Result<ExitCode> run_attention(const Asked& asked, Output& out) {
   KVARTO_CHECK_OK(check_unused(asked));
   Json list = Json::array();
   Table table = attention_table();
-  std::string ran_arith;
-  std::string ran_form;
+  std::string ran_arith, ran_form, peak_loop;
   for (AttentionBench bench : benches) {
     if (is_decode) bench.q_len = 1;
     if (!is_decode && bench.latent.has_value() && !bench.latent->form.has_value()) {
@@ -410,6 +416,7 @@ Result<ExitCode> run_attention(const Asked& asked, Output& out) {
                     ? std::string(report.arith)
                     : fmt::format("{} with {}-bit queries", report.arith, report.query_bits);
     if (report.form.has_value()) ran_form = fmt::format(", {}", latent_form_name(*report.form));
+    peak_loop = peak_loop_of(report);
     list.push_back(report_json(bench, report));
     add_row(bench, report, table);
   }
@@ -426,10 +433,10 @@ Result<ExitCode> run_attention(const Asked& asked, Output& out) {
         "process");
     return ExitCode::kDone;
   }
-  out.note(fmt::format(
-      "\"of stream\" and \"of peak\": against the read stream over as many bytes "
-      "and the {} loop, timed in turn in this process",
-      ran_arith.starts_with("int8") ? "8-bit dot product" : ran_arith + " multiply-add"));
+  out.note(
+      fmt::format("\"of stream\" and \"of peak\": against the read stream over as many bytes "
+                  "and the {} loop, timed in turn in this process",
+                  peak_loop));
   return ExitCode::kDone;
 }
 
@@ -543,7 +550,7 @@ Runner declare(OptionSet& options) {
                "tokens a block, or contiguous (default 16)");
   options.text("--arith", "A", &asked->arithmetic,
                "auto, f32, f16 or int8 (default auto: int8 for tiles of int8, int4, q8_0 and q4_0 "
-               "where the machine has 8-bit dot products, else f32)");
+               "where integers are faster here, else f32)");
   options.count("--query-bits", 1, &asked->query_bits, "of int8: 16 or 8 (default 16)");
   options.text("--data", "D", &asked->content, "normal or outlier");
   options.text("--baseline", "B", &asked->baseline,

@@ -282,7 +282,7 @@ Runner declare(OptionSet& options) {
   options.text("--layout", "L", &asked->layout, "generic or hardware (default hardware)");
   options.text("--arith", "A", &asked->arithmetic,
                "auto, f32, f16 or int8 (default auto: int8 for tiles of int8, int4, q8_0 and q4_0 "
-               "where the machine has 8-bit dot products, else f32)");
+               "where integers are faster here, else f32)");
   options.count("--query-bits", 1, &asked->query_bits, "of int8: 16 or 8 (default 16)");
   options.section("report");
   options.list("--what-if", "A,B", &asked->what_if,

@@ -23,7 +23,8 @@ namespace kvarto {
 // The arithmetic of scores and accumulation. What is asked for runs, or an error says why it
 // cannot.
 enum class Arith : std::uint8_t {
-  kAuto,  // kInt8 where the cache has such tiles and the machine 8-bit dot products, else kF32
+  kAuto,  // kInt8 where the cache has such tiles and it is faster: with 8-bit dot products, and in
+          // decode with AVX2; else kF32
   kF32,
   // Products and short sums in 16 bits (AVX512-FP16), for K and V in f16 in the hardware layout, or
   // in rows that at least 16 query heads share.
