@@ -31,8 +31,8 @@ enum class Arith : std::uint8_t {
   // Rounding moves a score by a random error of standard deviation at most
   //   e = u / sqrt(3) x sqrt(sum over d of w[d] x (scale x q[d])^2 x P[d]),
   // u = 2^-11, in natural-log units. P[d] is the peak mean square of key element d (SquaresView),
-  // w[d] <= 18 the number of roundings that its product goes through: chains of 16 products are
-  // added one after the other in 16 bits, two chains make a sum that goes to f32, and the query is
+  // w[d] <= 20 the number of roundings that its product goes through: chains of 16 products are
+  // added one after the other in 16 bits, 2 or 4 chains make a sum that goes to f32, the query is
   // rounded once. It supposes that roundings are independent and that the signs of products are
   // too; a rounding error is at most u of a partial sum, with standard deviation u / sqrt(3).
   // Before anything is written, a call is refused if the e of any query exceeds kMaxHalfScoreError,
@@ -52,7 +52,7 @@ enum class Arith : std::uint8_t {
 [[nodiscard]] std::string_view arith_name(Arith arith);
 [[nodiscard]] std::optional<Arith> arith_from_name(std::string_view name);
 
-// Keys and queries of N(0, 1) at scale 1 / sqrt(qk_dim) come to 1.2e-3 to 1.8e-3 by that formula
+// Keys and queries of N(0, 1) at scale 1 / sqrt(qk_dim) come to 1.3e-3 to 1.9e-3 by that formula
 // and to 7e-4 as measured; outputs then differ by about 1e-3 of the largest.
 inline constexpr double kMaxHalfScoreError = 2.5e-3;
 

@@ -98,14 +98,15 @@ Status refuse(std::uint64_t q_head, const HeadBound& bound, const float* q, doub
 
 }  // namespace
 
+// Totals of the kernels for many queries, which are the longest.
 std::vector<float> half_roundings(std::uint32_t dim) {
   std::vector<float> roundings(dim);
   for (std::uint32_t d = 0; d < dim; ++d) {
     const std::uint32_t chain = d / kHalfChainTerms;
     const std::uint32_t chain_end = std::min(dim, (chain + 1) * kHalfChainTerms);
     const std::uint32_t num_chains = (dim + kHalfChainTerms - 1) / kHalfChainTerms;
-    const std::uint32_t in_total = chain % kHalfTotalChains;
-    const std::uint32_t total_end = std::min(num_chains, chain - in_total + kHalfTotalChains);
+    const std::uint32_t in_total = chain % kWideHalfTotalChains;
+    const std::uint32_t total_end = std::min(num_chains, chain - in_total + kWideHalfTotalChains);
     // The first chain begins a total and is not added to one.
     const std::uint32_t additions = total_end - chain - (in_total == 0 ? 1 : 0);
     roundings[d] = static_cast<float>(1 + (chain_end - d) + additions);

@@ -50,7 +50,11 @@ class Prefiller {
     work_.pool->run([&](std::size_t thread) {
       for (std::size_t i = next.fetch_add(1, std::memory_order_relaxed); i < items_.size();
            i = next.fetch_add(1, std::memory_order_relaxed)) {
-        head_rows.fetch_add(run_item(items_[i], work_.scratch[thread]), std::memory_order_relaxed);
+        // Most likely this thread's next one; it matters for speed alone.
+        const std::size_t upcoming = next.load(std::memory_order_relaxed);
+        const PrefillItem* after = upcoming < items_.size() ? &items_[upcoming] : nullptr;
+        head_rows.fetch_add(run_item(items_[i], after, work_.scratch[thread]),
+                            std::memory_order_relaxed);
       }
     });
     report.num_work_items = items_.size();
@@ -90,6 +94,8 @@ class Prefiller {
     } else {
       reserve_wide(wide_, num_queries, scratch);
     }
+    scratch.out_places.reserve(num_queries);
+    scratch.q_places.reserve(num_queries);
     scratch.rows.reserve(num_queries);
     scratch.distances.reserve(num_queries);
     scratch.slopes.reserve(num_queries);
@@ -97,8 +103,9 @@ class Prefiller {
     scratch.query_end.reserve(num_queries);
   }
 
-  // Returns the rows read.
-  std::uint64_t run_item(const PrefillItem& item, ThreadScratch& scratch) const {
+  // Returns the rows read. `after`: the item whose queries are needed next, or null.
+  std::uint64_t run_item(const PrefillItem& item, const PrefillItem* after,
+                         ThreadScratch& scratch) const {
     const SequenceView& sequence = view_.sequences[item.sequence];
     const std::uint64_t first_position =
         sequence.num_tokens - work_.call->q_lens[item.sequence] + item.first_query;
@@ -120,7 +127,16 @@ class Prefiller {
       if (runs_passes_) {
         attend_pass(item, tiles, is_partial, state, scratch);
       } else {
-        attend_wide(item, padded, is_partial, state, scratch);
+        WidePassArgs args = wide_args(item, padded, is_partial, scratch);
+        if (rest.num_rows() == 0) {
+          args.soon[0] =
+              places_of(item, call_floats(work_.call->out), shape_.v_dim, scratch.out_places);
+          if (after != nullptr) {
+            args.soon[1] =
+                places_of(*after, call_floats(work_.call->q), shape_.qk_dim, scratch.q_places);
+          }
+        }
+        run_wide_pass(wide_, args, state);
       }
     }
     write(item, state);
@@ -161,8 +177,8 @@ class Prefiller {
     run_pass(shape_, tiles, args, state);
   }
 
-  void attend_wide(const PrefillItem& item, std::uint32_t padded, bool is_partial,
-                   const HeadState& state, ThreadScratch& scratch) const {
+  [[nodiscard]] WidePassArgs wide_args(const PrefillItem& item, std::uint32_t padded,
+                                       bool is_partial, ThreadScratch& scratch) const {
     WidePassArgs args;
     args.rows = fill_wide(wide_, stored_rows(item.head, scratch.chunks[0]), scratch);
     args.num_padded = padded;
@@ -174,7 +190,21 @@ class Prefiller {
       args.query_first = scratch.query_first.data();
       args.query_end = scratch.query_end.data();
     }
-    run_wide_pass(wide_, args, state);
+    return args;
+  }
+
+  [[nodiscard]] static const std::byte* call_floats(std::span<const float> floats) {
+    return std::as_bytes(floats).data();
+  }
+
+  // The rows of q or out of an item: they come from far away, and are prefetched.
+  [[nodiscard]] WidePrefetch places_of(const PrefillItem& item, const std::byte* base,
+                                       std::uint32_t dim,
+                                       std::vector<std::uint64_t>& places) const {
+    const std::uint32_t row_bytes = dim * static_cast<std::uint32_t>(sizeof(float));
+    places.resize(std::size_t{item.num_positions} * group_size_);
+    for (std::uint32_t i = 0; i < places.size(); ++i) places[i] = row_of(item, i) * row_bytes;
+    return {base, places.data(), static_cast<std::uint32_t>(places.size()), row_bytes};
   }
 
   void pack(const PrefillItem& item, std::span<const QueryTile> tiles, std::uint32_t padded,

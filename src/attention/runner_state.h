@@ -28,6 +28,8 @@ struct ThreadScratch {
   std::vector<float> slopes;
   std::vector<float> distances;
   std::vector<const float*> rows;
+  std::vector<std::uint64_t> out_places;  // prefill: offsets of what is needed soon
+  std::vector<std::uint64_t> q_places;
   RowChunk chunks[2];
   RowChunk slab_chunk;
 };

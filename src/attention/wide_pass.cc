@@ -206,6 +206,7 @@ void score(const WideShape& shape, const WidePassArgs& args, const BlockRun& run
   score.scores = args.scores + query * kChunkRows + std::size_t{first_tile} * tile_rows;
   score.num_blocks = run.end_block - run.first_block;
   score.num_tiles = round_up(run.end_row, tile_rows) / tile_rows - first_tile;
+  if (run.first_block == 0) score.next = args.soon[0];
   shape.kernels->score(score);
 }
 
@@ -246,6 +247,7 @@ void accumulate(const WideShape& shape, const WidePassArgs& args, const BlockRun
   accumulate.end_row = run.end_row;
   accumulate.dim = shape.pass.v_dim;
   accumulate.acc_stride = shape.pass.acc_stride;
+  if (run.first_block == 0) accumulate.next = args.soon[1];
   shape.kernels->accumulate(accumulate);
 }
 

@@ -50,6 +50,7 @@ struct WidePassArgs {
   const float* distances = nullptr;            // likewise
   const std::uint32_t* query_first = nullptr;  // likewise
   const std::uint32_t* query_end = nullptr;
+  WidePrefetch soon[2];  // what is needed after this pass
 };
 // Blocks of queries meet only the tiles of rows that one of them sees.
 void run_wide_pass(const WideShape& shape, const WidePassArgs& args, const HeadState& state);

@@ -89,10 +89,12 @@ void add_x86_isas(std::vector<Isa>& isas) {
 }
 
 #if KVARTO_HAS_AVX512FP16
-// Requires: kAvx512 is supported.
+// Requires: kAvx512 is supported. Every processor with the unit has permutations of bytes too.
 bool has_half_unit() {
   constexpr unsigned kFp16 = 1u << 23;
-  return has_bits(cpuid(7, 0).d, kFp16);
+  constexpr unsigned kVbmi = 1u << 1;
+  const CpuidLeaf seven = cpuid(7, 0);
+  return has_bits(seven.d, kFp16) && has_bits(seven.c, kVbmi);
 }
 #endif
 

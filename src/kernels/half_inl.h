@@ -31,9 +31,12 @@ KVARTO_INLINE Vec high_floats(Half x) {
 }
 // Each of 16 numbers twice.
 KVARTO_INLINE Vec pairs_of(__m256i halves) {
-  const __m512i twice = _mm512_set_epi16(15, 15, 14, 14, 13, 13, 12, 12, 11, 11, 10, 10, 9, 9, 8, 8,
-                                         7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
-  return _mm512_castsi512_ps(_mm512_permutexvar_epi16(twice, _mm512_castsi256_si512(halves)));
+  // Bytes 0 1 0 1, 2 3 2 3, and so on: a permutation of bytes is one instruction inside the
+  // processor, one of 16-bit numbers two.
+  const __m512i numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i bytes = _mm512_add_epi32(
+      _mm512_set1_epi32(0x01000100), _mm512_mullo_epi32(numbers, _mm512_set1_epi32(0x02020202)));
+  return _mm512_castsi512_ps(_mm512_permutexvar_epi8(bytes, _mm512_castsi256_si512(halves)));
 }
 
 // 2^x for x <= 0, for results that are rounded to 16 bits: 0 there from 2^-60 on. Polynomial:

@@ -10,6 +10,8 @@ namespace kvarto {
 inline constexpr std::uint32_t kHalfChainTerms = 16;
 // Chains whose total is kept in 16 bits before it goes to f32.
 inline constexpr std::uint32_t kHalfTotalChains = 2;
+// The same where many queries share the rows (wide_half_inl.h): fewer conversions.
+inline constexpr std::uint32_t kWideHalfTotalChains = 4;
 
 // Probabilities of a chunk are at most 2^-kHalfHeadroom, so that sums of large values stay in
 // range.

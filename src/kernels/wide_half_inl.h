@@ -17,12 +17,7 @@ static_assert((kChainTerms - 1) % kUnrolledSteps == 0);
 KVARTO_INLINE Half load_half(const std::byte* p) { return _mm512_loadu_ph(p); }
 // Lanes [16 part, 16 part + 16) of a total.
 KVARTO_INLINE Vec total_floats(const std::byte* total, int part) {
-#ifdef REGCVT
-  __m512i x = _mm512_load_si512(total);
-  return _mm512_cvtph_ps(part ? _mm512_extracti64x4_epi64(x, 1) : _mm512_castsi512_si256(x));
-#else
   return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(total) + part));
-#endif
 }
 
 // Adds finished chains to totals in memory, or begins them.
@@ -83,7 +78,7 @@ KVARTO_INLINE void wide_half_score_part(const WideHalfPart& part, bool is_first,
     add_to_totals<kSums>(totals, acc, begins_total);
   };
   for (std::uint32_t d = 0; d < part.dim;) {
-    for (std::uint32_t i = 0; i < kTotalChains && d < part.dim; ++i) {
+    for (std::uint32_t i = 0; i < kWideHalfTotalChains && d < part.dim; ++i) {
       const std::uint32_t terms = part.dim - d < kChainTerms ? part.dim - d : kChainTerms;
       chain(terms, i == 0);
       d += terms;
@@ -103,7 +98,7 @@ template <int kVecs>
 KVARTO_INLINE void wide_half_score_tiles(const WideScoreArgs& args, std::uint32_t tile,
                                          WideWalk& walk) {
   constexpr std::uint32_t kPartDim = kWidePartBytes / (kVecs * kHalfVecBytes);
-  static_assert(kPartDim % (kChainTerms * kTotalChains) == 0);
+  static_assert(kPartDim % (kChainTerms * kWideHalfTotalChains) == 0);
   const std::size_t tile_bytes = std::size_t{args.dim} * kHalfVecBytes;
   for (std::uint32_t d = 0; d < args.dim; d += kPartDim) {
     const std::byte* k[kVecs];

@@ -302,13 +302,15 @@ TEST(HalfBound, CountsTheRoundingsOfEveryElement) {
   const std::vector<float> one = half_roundings(16);
   EXPECT_EQ(one.front(), 17);
   EXPECT_EQ(one.back(), 2);
-  // Two chains: one more, when the second is added to the first; then the next total.
+  // Four chains: the first is in all three sums of the total, the last in one.
   const std::vector<float> many = half_roundings(72);
-  EXPECT_EQ(many[0], 18);
-  EXPECT_EQ(many[15], 3);
-  EXPECT_EQ(many[16], 18);
-  EXPECT_EQ(many[31], 3);
-  EXPECT_EQ(many[32], 18);
+  EXPECT_EQ(many[0], 20);
+  EXPECT_EQ(many[15], 5);
+  EXPECT_EQ(many[16], 20);
+  EXPECT_EQ(many[31], 5);
+  EXPECT_EQ(many[32], 19);
+  EXPECT_EQ(many[48], 18);
+  EXPECT_EQ(many[63], 3);
   EXPECT_EQ(many[64], 9);  // a total of a single chain of 8
   EXPECT_EQ(many[71], 2);
 }

@@ -20,10 +20,10 @@
 // Arithmetic in f16 adds random errors, taken as independent, of which kHalfSigmas standard
 // deviations are allowed. u16 = 2^-11; a rounding error is at most u16 of the rounded number and
 // has a standard deviation of at most u16 / sqrt(3).
-// 4. A product of a score goes through at most 18 roundings (one of its query, a chain of 16 sums,
-// a
-//    sum of two chains), each of a sum of products of independent signs: the standard deviation is
-//      d16 <= u16 / sqrt(3) * sqrt(18 * sum_d (scale q_d k_d)^2).
+// 4. A product of a score goes through at most 20 roundings (one of its query, a chain of 16 sums,
+//    three sums of four chains), each of a sum of products of independent signs: the standard
+//    deviation is
+//      d16 <= u16 / sqrt(3) * sqrt(20 * sum_d (scale q_d k_d)^2).
 //    A soft-cap only makes it smaller. The output moves by at most 2 * max_v times it.
 // 5. A chunk of 64 rows goes through 64 + 3 roundings of sums of at most its weight times max_v,
 // and
@@ -66,7 +66,7 @@ inline double weight_error(const ErrorTerms& terms) {
 }
 
 inline double half_score_error(const ErrorTerms& terms) {
-  return terms.is_half ? kHalfSigmas * kHalfSigma * std::sqrt(18 * terms.largest_square) : 0;
+  return terms.is_half ? kHalfSigmas * kHalfSigma * std::sqrt(20 * terms.largest_square) : 0;
 }
 inline double half_value_error(const ErrorTerms& terms) {
   return terms.is_half ? kHalfSigmas * kHalfSigma * std::sqrt(68.0) + 0x1p-15 : 0;
