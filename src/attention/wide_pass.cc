@@ -163,7 +163,6 @@ struct BlockRun {
   std::uint32_t end_block = 0;
   std::uint32_t first_row = 0;
   std::uint32_t end_row = 0;  // nothing is seen if not beyond first_row
-  friend bool operator==(const BlockRun&, const BlockRun&) = default;
 };
 
 // The rows that a block sees, widened to whole tiles within the chunk.
