@@ -536,10 +536,11 @@ Runner declare(OptionSet& options) {
   options.count("--index-dim", 1, &asked->index_dim, "dsa: elements of an index key (default 128)");
   options.list("--kv-dtype,--kv-cache-dtype", "T", &asked->types,
                "cache type of K and V (default f16): f32 f16 bf16 fp8 fp8_e5m2 q8_0 q5_1 q5_0 q4_1 "
-               "q4_0 iq4_nl int8 int4 nvfp4 mxfp4; mla: fp8_ds_mla too");
+               "q4_0 iq4_nl int8 int4 nvfp4 mxfp4; mla and dsa: fp8_ds_mla too");
   options.list("-ctk,--cache-type-k", "T", &asked->key_types, "type of K alone");
   options.list("-ctv,--cache-type-v", "T", &asked->value_types, "type of V alone");
-  options.list("--kv-len", "N", &asked->lengths, "cached tokens (default 4096)");
+  options.list("--kv-len", "N", &asked->lengths,
+               "cached tokens, several with commas (default 4096)");
   options.count("--q-len", 1, &asked->q_len,
                 "prefill: query tokens (default: all); append: tokens a step (default: 1)");
   options.count("-np,--batch,--parallel,--max-num-seqs", 1, &asked->batch, "sequences (default 1)");

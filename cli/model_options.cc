@@ -168,7 +168,8 @@ void declare_model(OptionSet& options, ModelOptions* asked) {
   options.text("--kv-cache-dtype,--kv-dtype", "TYPE", &asked->both_types,
                "both types (default bf16)");
   options.text("--index-type", "TYPE", &asked->index_type,
-               "type of index keys: bf16, fp8 or mxfp4 (default: the release's own)");
+               "type of index keys: f32, f16, bf16, fp8 or another type with scales (default: the "
+               "release's own)");
   options.section("another architecture");
   options.text("--arch", "A", &asked->architecture,
                "the model's heads and layers under: mha mqa gqa[:G] mla[:L+R] dsa[:K] csa hca "

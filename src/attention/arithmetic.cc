@@ -67,7 +67,8 @@ Result<ChosenArith> choose_arith(const AttentionOptions& options, const CacheVie
     return fail(ErrorCode::kUnsupported,
                 fmt::format("arith: int8 needs keys or values of int8, int4, q8_0 or q4_0 in the "
                             "hardware layout, with blocks of a multiple of {} tokens and heads of "
-                            "a multiple of {} elements; found {} of {} and {} of {} in {}",
+                            "a multiple of {} elements (rows that are K and V at once have no "
+                            "tiles); found {} of {} and {} of {} in {}",
                             kKeyTileRows, kCodeColumn, codec_info(view.k.codec).name, view.k.width,
                             codec_info(view.v.codec).name, view.v.width, layout_of(view)));
   }

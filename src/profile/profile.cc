@@ -29,10 +29,11 @@ bool can_be_written(Codec codec) {
 }
 
 Status refuse(const LayerGroup& group, const std::string& why) {
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("{}: {}; what runs now is K and V of the same heads, "
-                          "or rows that are both, read in full or by a window or chunk",
-                          group.architecture, why));
+  return fail(
+      ErrorCode::kUnsupported,
+      fmt::format("{}: {}; what runs now is K and V of the same heads, "
+                  "or rows that are both, read in full, by a window or chunk or by an indexer",
+                  group.architecture, why));
 }
 
 Status check_stream(const LayerGroup& group, const Stream& stream) {

@@ -38,8 +38,10 @@ Result<RequestedType> parse_index_type(const std::string& name) {
   if (name == "fp8") return RequestedType{.codec = Codec::kFp8Scaled128};
   KVARTO_TRY(const RequestedType type, parse_type(name));
   if (type.is_packed) {
-    return fail(ErrorCode::kInvalidArgument,
-                "index type fp8_ds_mla is not one of index keys, expected bf16, fp8 or mxfp4");
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "index type fp8_ds_mla is not one of index keys, expected a type of one field, as bf16, "
+        "fp8 or mxfp4");
   }
   return type;
 }
