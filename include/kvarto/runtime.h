@@ -111,7 +111,8 @@ class Session {
   // Appends `tokens` and returns the logits [vocab_size] that follow the last of them; valid until
   // the next call. Errors: kInvalidArgument for no tokens, a token outside the vocabulary, or more
   // tokens than the context has room for: nothing has changed then. Arithmetic that turns out not
-  // to be exact enough for the data (Arith::kF16) is kUnsupported, and the session is empty then.
+  // to be exact enough for the data (Arith::kF16) is kUnsupported, logits that are not finite (a
+  // weight that is not) are kCorruptData, and the session is empty then.
   [[nodiscard]] Result<std::span<const float>> feed(std::span<const std::uint32_t> tokens,
                                                     const FeedCallbacks& callbacks = {});
 

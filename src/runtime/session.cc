@@ -145,6 +145,18 @@ Status feed_chunk(SessionState& state, std::span<const std::uint32_t> chunk) {
   return state.cache.trim(state.sequence);
 }
 
+// Weights that are not finite come out here: text drawn from NaN would look like text.
+Status check_logits(std::span<const float> logits, std::uint64_t position) {
+  for (std::size_t token = 0; token < logits.size(); ++token) {
+    if (std::isfinite(logits[token])) continue;
+    return fail(ErrorCode::kCorruptData,
+                fmt::format("logits: found {} for token {} after position {}, expected finite "
+                            "numbers: a weight of the checkpoint may not be one",
+                            logits[token], token, position));
+  }
+  return {};
+}
+
 // Returns the logits of the last token.
 Result<std::span<const float>> feed_chunks(SessionState& state,
                                            std::span<const std::uint32_t> tokens,
@@ -155,13 +167,18 @@ Result<std::span<const float>> feed_chunks(SessionState& state,
         tokens.subspan(first, std::min<std::size_t>(state.chunk_size, tokens.size() - first));
     KVARTO_CHECK_OK(feed_chunk(state, chunk));
     const bool is_last = first + chunk.size() == tokens.size();
+    const std::uint64_t position = state.num_tokens - chunk.size();
     if (callbacks.on_logits) {
+      Status checked_rows;
       logits =
           state.pass.each_logits(chunk.size(), [&](std::uint64_t i, std::span<const float> row) {
-            callbacks.on_logits(first + i, row);
+            if (checked_rows) checked_rows = check_logits(row, position + i);
+            if (checked_rows) callbacks.on_logits(first + i, row);
           });
+      KVARTO_CHECK_OK(checked_rows);
     } else if (is_last) {
       logits = state.pass.last_logits(chunk.size());
+      KVARTO_CHECK_OK(check_logits(logits, state.num_tokens - 1));
     }
     if (callbacks.on_progress) callbacks.on_progress(first + chunk.size(), tokens.size());
   }

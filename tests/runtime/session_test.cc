@@ -48,6 +48,32 @@ std::vector<float> fed(Session& session, std::span<const std::uint32_t> tokens) 
   return {logits->begin(), logits->end()};
 }
 
+TEST(Session, LogitsThatAreNoNumbersAreAnError) {
+  samples::TinyModels models =
+      samples::tiny_models(std::string(KVARTO_SOURCE_DIR) + "/tests/golden");
+  const auto model = std::find_if(models.models.begin(), models.models.end(),
+                                  [](const samples::TinyModel& m) { return m.name == "qwen3"; });
+  model->tensors.at("model.norm.weight").values[0] = std::nanf("");
+  const samples::TemporaryFolder folder;
+  folder.write("config.json", model->config.dump());
+  folder.write("model.safetensors", samples::safetensors_of(model->tensors));
+  const auto checkpoint = Checkpoint::open(folder.path());
+  ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message;
+  auto session = Session::create(*checkpoint, small_options()).value();
+  const auto refused = [&](const Result<std::span<const float>>& logits) {
+    ASSERT_FALSE(logits.has_value());
+    EXPECT_EQ(logits.error().code, ErrorCode::kCorruptData);
+    EXPECT_THAT(logits.error().message, HasSubstr("logits: found nan for token 0 after position"));
+    EXPECT_EQ(session.num_tokens(), 0u);
+  };
+  refused(session.feed(kTokens));
+  std::size_t num_told = 0;
+  FeedCallbacks callbacks;
+  callbacks.on_logits = [&](std::uint64_t, std::span<const float>) { ++num_told; };
+  refused(session.feed(kTokens, callbacks));
+  EXPECT_EQ(num_told, 0u);
+}
+
 TEST(Session, OptionsThatCannotBeAreRefused) {
   const auto message = [](const SessionOptions& options) {
     const auto session = Session::create(tiny("qwen3"), options);
