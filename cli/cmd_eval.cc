@@ -182,6 +182,10 @@ void print_json(const Asked& asked, const TextModel& model, const Windows& windo
                    {"planned_bytes", stats.planned_cache_bytes},
                    {"allocated_bytes", stats.allocated_cache_bytes},
                    {"peak_bytes", stats.peak_cache_bytes}};
+  json["kernel"] = stats.attention.kernel;
+  json["isa"] = stats.attention.isa;
+  json["layout"] = stats.attention.layout;
+  json["arith"] = stats.attention.arith;
   json["threads"] = model.session.num_threads;
   json["windows"] = windows.all.size();
   json["predicted_tokens"] = losses.count;
@@ -209,6 +213,7 @@ void print_text(const TextModel& model, const Windows& windows, const Losses& lo
                        model.session.cache_types.key, model.session.cache_types.value,
                        exact_bytes(stats.planned_cache_bytes),
                        exact_bytes(stats.peak_cache_bytes)));
+  out.line("  ran: " + what_ran(stats));
   out.line(fmt::format("  {} in {}, {:.1f} tokens/s", grouped(stats.prefill_tokens),
                        short_seconds(losses.seconds),
                        static_cast<double>(stats.prefill_tokens) / losses.seconds));

@@ -204,6 +204,7 @@ void say_statistics(const TextModel& model, const Session& session, const Sample
                   exact_bytes(stats.planned_cache_bytes), exact_bytes(stats.used_cache_bytes),
                   grouped(session.num_tokens()), grouped(session.context()),
                   model.session.cache_types.key, model.session.cache_types.value));
+  say("ran: " + what_ran(stats));
   if (sampling.temperature > 0) {
     say(fmt::format("sampling: temperature {}, top-k {}, top-p {}, min-p {}, seed {}",
                     sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p,

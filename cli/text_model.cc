@@ -161,4 +161,11 @@ Result<std::string> read_input(const std::string& path) {
 
 void say(const std::string& line) { std::fputs((printable(line) + "\n").c_str(), stderr); }
 
+std::string what_ran(const SessionStats& stats) {
+  const AttentionReport& attention = stats.attention;
+  return fmt::format("attention {} in {} on {}, layout {}; weights on {}, matrix library {}",
+                     attention.kernel, attention.arith, attention.isa, attention.layout, stats.isa,
+                     stats.matrix_library);
+}
+
 }  // namespace kvarto::cli

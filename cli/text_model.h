@@ -52,4 +52,7 @@ struct TextModel {
 // One line on standard error.
 void say(const std::string& line);
 
+// What the last layer's attention and the products with weights really ran on, in one line.
+[[nodiscard]] std::string what_ran(const SessionStats& stats);
+
 }  // namespace kvarto::cli

@@ -171,15 +171,11 @@ std::size_t joined_key_bytes(const PassShape& shape, std::size_t num_tiles) {
   return std::size_t{kChunkRows} * shape.qk_dim * kHalfBytes;
 }
 
-void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args,
-              const HeadState& state) {
-  if (shape.slab.is_used) {
-    return run_row_pass(shape, tiles.back().first + tiles.back().size, args, state);
-  }
-  score_all(shape, tiles, args);
+SoftmaxArgs softmax_of_pass(const PassShape& shape, std::uint32_t num_padded, const PassArgs& args,
+                            const HeadState& state) {
   SoftmaxArgs softmax;
   softmax.scores = args.scores;
-  softmax.num_queries = tiles.back().first + tiles.back().size;
+  softmax.num_queries = num_padded;
   softmax.first_row = args.chunk->first_row;
   softmax.end_row = args.chunk->end_row;
   softmax.query_first = args.query_first;
@@ -191,6 +187,15 @@ void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const Pa
   softmax.correction = state.correction;
   softmax.sum = state.sum;
   softmax.share = state.share;
+  return softmax;
+}
+
+void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args,
+              const HeadState& state) {
+  const std::uint32_t num_padded = tiles.back().first + tiles.back().size;
+  if (shape.slab.is_used) return run_row_pass(shape, num_padded, args, state);
+  score_all(shape, tiles, args);
+  const SoftmaxArgs softmax = softmax_of_pass(shape, num_padded, args, state);
   if (shape.is_integer && shape.v_codes.is_tiled) {
     accumulate_code_tiles(shape, tiles, args, softmax, state);
     return;

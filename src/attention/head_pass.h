@@ -122,6 +122,10 @@ struct PassArgs {
   const std::uint32_t* query_first = nullptr;  // as in SoftmaxArgs
   const std::uint32_t* query_end = nullptr;
 };
+// The softmax of all scores of a pass.
+[[nodiscard]] SoftmaxArgs softmax_of_pass(const PassShape& shape, std::uint32_t num_padded,
+                                          const PassArgs& args, const HeadState& state);
+
 void run_pass(const PassShape& shape, std::span<const QueryTile> tiles, const PassArgs& args,
               const HeadState& state);
 

@@ -92,25 +92,6 @@ WidePrefetch prefetch_of(const PassShape& shape, const PassArgs& args) {
                                                slab.tail_bytes)};
 }
 
-void run_softmax(const PassShape& shape, std::uint32_t num_padded, const PassArgs& args,
-                 const HeadState& state) {
-  SoftmaxArgs softmax;
-  softmax.scores = args.scores;
-  softmax.num_queries = num_padded;
-  softmax.first_row = args.chunk->first_row;
-  softmax.end_row = args.chunk->end_row;
-  softmax.query_first = args.query_first;
-  softmax.query_end = args.query_end;
-  softmax.soft_cap = shape.soft_cap;
-  softmax.slopes = args.slopes;
-  softmax.distances = args.distances;
-  softmax.maximum = state.maximum;
-  softmax.correction = state.correction;
-  softmax.sum = state.sum;
-  softmax.share = state.share;
-  shape.kernels->wide->softmax(softmax);
-}
-
 // Values as they lie in the cache, 64 elements of all rows at a time for all queries.
 void accumulate_stored(const PassShape& shape, std::uint32_t num_padded, const PassArgs& args,
                        const HeadState& state) {
@@ -198,7 +179,7 @@ void run_row_pass(const PassShape& shape, std::uint32_t num_padded, const PassAr
   score.dim = shape.qk_dim;
   score.next = prefetch_of(shape, args);
   wide.score(score);
-  run_softmax(shape, num_padded, args, state);
+  shape.kernels->wide->softmax(softmax_of_pass(shape, num_padded, args, state));
   if (shape.slab.is_direct && !shape.slab.has_values_in_place &&
       num_padded <= kMaxConvertingQueries) {
     return accumulate_stored(shape, num_padded, args, state);
