@@ -177,8 +177,8 @@ void print_json(const Asked& asked, const TextModel& model, const Windows& windo
                   {"tokens", windows.num_tokens},
                   {"texts_cut", windows.num_cut}};
   json["context"] = model.session.context;
-  json["cache"] = {{"key", model.session.cache_types.key},
-                   {"value", model.session.cache_types.value},
+  json["cache"] = {{"key", stats.key_type},
+                   {"value", stats.value_type},
                    {"planned_bytes", stats.planned_cache_bytes},
                    {"allocated_bytes", stats.allocated_cache_bytes},
                    {"peak_bytes", stats.peak_cache_bytes}};
@@ -209,9 +209,8 @@ void print_text(const TextModel& model, const Windows& windows, const Losses& lo
                   windows.all.size() == 1 ? "1 window" : grouped(windows.all.size()) + " windows",
                   grouped(model.session.context),
                   windows.num_texts == 1 ? "1 text" : grouped(windows.num_texts) + " texts"));
-  out.line(fmt::format("  cache: K {}, V {}, {} planned, {} used at most",
-                       model.session.cache_types.key, model.session.cache_types.value,
-                       exact_bytes(stats.planned_cache_bytes),
+  out.line(fmt::format("  cache: K {}, V {}, {} planned, {} used at most", stats.key_type,
+                       stats.value_type, exact_bytes(stats.planned_cache_bytes),
                        exact_bytes(stats.peak_cache_bytes)));
   out.line("  ran: " + what_ran(stats));
   out.line(fmt::format("  {} in {}, {:.1f} tokens/s", grouped(stats.prefill_tokens),
@@ -234,14 +233,14 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
   KVARTO_TRY(const Losses losses, losses_of(windows, model, session));
   if (losses.count == 0) {
     say("stopped before the first token was predicted");
-    return ExitCode::kFinding;
+    return ExitCode::kStopped;
   }
   if (asked.is_json) {
     print_json(asked, model, windows, losses, out);
   } else {
     print_text(model, windows, losses, out);
   }
-  return losses.is_partial ? ExitCode::kFinding : ExitCode::kDone;
+  return losses.is_partial ? ExitCode::kStopped : ExitCode::kDone;
 }
 
 Runner declare(OptionSet& options) {

@@ -256,6 +256,7 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
     KVARTO_CHECK_OK(out.write());
     KVARTO_CHECK_OK(write_trace(asked.trace, report));
   }
+  if (StopSignal::is_stopping()) return ExitCode::kStopped;
   const bool is_met = std::all_of(report.runs.begin(), report.runs.end(),
                                   [](const ProfileRun& each) { return each.is_all_met(); });
   return is_met && !report.is_partial ? ExitCode::kDone : ExitCode::kFinding;

@@ -32,6 +32,9 @@ struct Asked {
 // Why a text ended.
 enum class End { kText, kCount, kContext, kStopped, kReaderGone };
 
+// Of a prompt that does not follow -p.
+const std::string& path_of(const Asked& asked) { return asked.file ? *asked.file : asked.input; }
+
 Result<std::string> prompt_of(const Asked& asked) {
   if (!asked.input.empty() && asked.input != "-") {
     return fail(ErrorCode::kInvalidArgument,
@@ -45,8 +48,7 @@ Result<std::string> prompt_of(const Asked& asked) {
                             "input; an empty one starts from BOS",
                             num_given));
   }
-  if (asked.prompt) return *asked.prompt;
-  return read_input(asked.file ? *asked.file : asked.input);
+  return asked.prompt ? *asked.prompt : read_input(path_of(asked));
 }
 
 Result<std::vector<TokenId>> tokens_of(const Asked& asked, const std::string& prompt,
@@ -59,6 +61,7 @@ Result<std::vector<TokenId>> tokens_of(const Asked& asked, const std::string& pr
     // What a file holds is input, what follows -p is usage.
     if (error.code == ErrorCode::kInvalidArgument && !asked.prompt) {
       error.code = ErrorCode::kCorruptData;
+      error.message = fmt::format("{}: {}", input_name(path_of(asked)), error.message);
     }
     return tl::unexpected<Error>(std::move(error));
   }
@@ -189,21 +192,21 @@ std::string reason(End end, const Session& session) {
   return "";
 }
 
-std::string rate(std::uint64_t tokens, double seconds) {
+std::string rate(std::uint64_t tokens, double seconds, double attention_s) {
   if (tokens == 0) return "none";
-  return fmt::format("{} tokens in {}, {:.2f} tokens/s", grouped(tokens), short_seconds(seconds),
-                     static_cast<double>(tokens) / seconds);
+  const auto count = static_cast<double>(tokens);
+  return fmt::format("{} tokens in {}, {:.2f} tokens/s; attention {} a token", grouped(tokens),
+                     short_seconds(seconds), count / seconds, short_seconds(attention_s / count));
 }
 
-void say_statistics(const TextModel& model, const Session& session, const SamplerOptions& sampling,
-                    End end) {
+void say_statistics(const Session& session, const SamplerOptions& sampling, End end) {
   const SessionStats stats = session.stats();
-  say(fmt::format("prefill: {}", rate(stats.prefill_tokens, stats.prefill_s)));
-  say(fmt::format("decode: {}", rate(stats.decode_tokens, stats.decode_s)));
+  say("prefill: " + rate(stats.prefill_tokens, stats.prefill_s, stats.prefill_attention_s));
+  say("decode: " + rate(stats.decode_tokens, stats.decode_s, stats.decode_attention_s));
   say(fmt::format("cache: {} planned, {} used by {} of {} tokens; K {}, V {}",
                   exact_bytes(stats.planned_cache_bytes), exact_bytes(stats.used_cache_bytes),
-                  grouped(session.num_tokens()), grouped(session.context()),
-                  model.session.cache_types.key, model.session.cache_types.value));
+                  grouped(session.num_tokens()), grouped(session.context()), stats.key_type,
+                  stats.value_type));
   say("ran: " + what_ran(stats));
   if (sampling.temperature > 0) {
     say(fmt::format("sampling: temperature {}, top-k {}, top-p {}, min-p {}, seed {}",
@@ -237,8 +240,8 @@ Result<ExitCode> run(const Asked& asked) {
         prompt.empty() ? TokenDecoder::Place::kStart : TokenDecoder::Place::kMidText};
     KVARTO_TRY(end, generate(model, session, sampler, logits, wanted));
   }
-  say_statistics(model, session, sampling, end);
-  return ExitCode::kDone;
+  say_statistics(session, sampling, end);
+  return end == End::kStopped ? ExitCode::kStopped : ExitCode::kDone;
 }
 
 Runner declare(OptionSet& options) {

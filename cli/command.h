@@ -16,9 +16,10 @@ namespace kvarto::cli {
 
 enum class ExitCode : std::uint8_t {
   kDone = 0,
-  kFinding = 1,   // a finding or a failed check
-  kUsage = 2,     // wrong usage
-  kBadInput = 3,  // input that cannot be read or is not valid
+  kFinding = 1,    // a finding or a failed check
+  kUsage = 2,      // wrong usage
+  kBadInput = 3,   // input that cannot be read or is not valid
+  kStopped = 130,  // by Ctrl-C: what a shell says of programs that the signal ends
 };
 
 using Runner = std::function<Result<ExitCode>(Output& out)>;

@@ -32,7 +32,7 @@ std::string help() {
   text +=
       "\n`kvarto COMMAND --help` lists the options; `kvarto --version` prints the version.\n"
       "Exit codes: 0 done; 1 a finding or a failed check; 2 wrong usage; 3 input that cannot be\n"
-      "read or is not valid. NO_COLOR is honoured.\n";
+      "read or is not valid; 130 stopped by Ctrl-C. NO_COLOR is honoured.\n";
   return text;
 }
 

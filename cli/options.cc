@@ -69,6 +69,7 @@ struct OptionSet::Parser {
   std::string summary;
   std::vector<Described> described;
   std::vector<std::string> all_names;
+  std::vector<std::string> valued_names;  // those that take a value
   // From `-ctk` to the long name of the same option.
   std::vector<std::pair<std::string, std::string>> rewrites;
 
@@ -79,6 +80,7 @@ struct OptionSet::Parser {
     std::vector<std::string> long_short;
     for (const std::string& name : split(names, ',')) {
       all_names.push_back(name);
+      if (!value.empty()) valued_names.push_back(name);
       (is_long_short_name(name) ? long_short : parsable).push_back(name);
     }
     for (const std::string& name : long_short) rewrites.emplace_back(name, parsable.back());
@@ -93,6 +95,18 @@ struct OptionSet::Parser {
       if (from == name) return to + argument.substr(name.size());
     }
     return argument;
+  }
+
+  // Appends an argument as CLI11 is to read it. `--prompt=` has a value, the empty one, which CLI11
+  // would take for none and read the next word instead.
+  void add_argument(const std::string& argument, std::vector<std::string>& out) const {
+    std::string word = rewritten(argument);
+    const bool is_empty_value = word.starts_with("--") && word.find('=') == word.size() - 1;
+    if (is_empty_value) word.pop_back();
+    const bool is_split = is_empty_value && std::find(valued_names.begin(), valued_names.end(),
+                                                      word) != valued_names.end();
+    out.push_back(is_empty_value && !is_split ? word + "=" : word);
+    if (is_split) out.emplace_back();
   }
 
   [[nodiscard]] Error unknown(const std::string& argument) const {
@@ -214,7 +228,11 @@ Result<OptionSet::Outcome> OptionSet::parse(const std::vector<std::string>& argu
   for (const std::string& argument : arguments) {
     if (!is_options_end && (argument == "--help" || argument == "-h")) return Outcome::kHelp;
     is_options_end = is_options_end || argument == "--";
-    reversed.push_back(is_options_end ? argument : parser_->rewritten(argument));
+    if (is_options_end) {
+      reversed.push_back(argument);
+    } else {
+      parser_->add_argument(argument, reversed);
+    }
   }
   std::reverse(reversed.begin(), reversed.end());
   try {

@@ -136,13 +136,15 @@ Result<std::span<const float>> feed_prompt(Session& session, std::span<const Tok
   return std::span<const float>();
 }
 
+std::string input_name(const std::string& path) { return path == "-" ? "standard input" : path; }
+
 Result<std::string> read_input(const std::string& path) {
   const auto close = [](std::FILE* file) {
     if (file != stdin) std::fclose(file);
   };
   const std::unique_ptr<std::FILE, decltype(close)> file(
       path == "-" ? stdin : std::fopen(path.c_str(), "rb"), close);
-  const std::string name = path == "-" ? "standard input" : path;
+  const std::string name = input_name(path);
   if (file == nullptr) return fail(ErrorCode::kIo, fmt::format("{}: {}", name, strerror(errno)));
   std::string text;
   char part[1 << 16];

@@ -46,6 +46,9 @@ struct TextModel {
                                                          std::uint64_t piece_tokens,
                                                          const FeedCallbacks& callbacks);
 
+// What messages call it: "standard input" for "-".
+[[nodiscard]] std::string input_name(const std::string& path);
+
 // All of a file, or of standard input for "-". Errors: kIo.
 [[nodiscard]] Result<std::string> read_input(const std::string& path);
 

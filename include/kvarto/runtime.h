@@ -91,9 +91,11 @@ struct SessionStats {
   std::uint64_t allocated_cache_bytes = 0;  // KvCache::allocated_bytes
   std::uint64_t used_cache_bytes = 0;       // blocks that hold a row now
   std::uint64_t peak_cache_bytes = 0;       // the most that they were after a chunk
-  std::string_view isa;                     // of products with weights
-  std::string_view matrix_library;          // of products with many tokens: "oneDNN" or "own"
-  AttentionReport attention;                // of the last layer that ran
+  std::string_view key_type;                // as stored, by codec name, in the first layer
+  std::string_view value_type;
+  std::string_view isa;             // of products with weights
+  std::string_view matrix_library;  // of products with many tokens: "oneDNN" or "own"
+  AttentionReport attention;        // of the last layer that ran
 };
 
 // One sequence of tokens in the making. Not thread-safe; one owner. Movable.

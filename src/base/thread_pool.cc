@@ -79,7 +79,8 @@ std::uint32_t wait_for_change(const std::atomic<std::uint32_t>& value, std::uint
 
 std::size_t num_usable_cores() { return topology().num_cores(); }
 
-ThreadPool::ThreadPool(std::size_t num_threads, Pinning pinning) {
+ThreadPool::ThreadPool(std::size_t num_threads, Pinning pinning)
+    : claims_(std::make_unique<Claim[]>(num_threads - 1)) {
   if (pinning == Pinning::kCores && num_threads > 1) topology().bind_to_core(0);
   threads_.reserve(num_threads - 1);
   try {
@@ -101,6 +102,14 @@ void ThreadPool::stop() {
   for (std::thread& thread : threads_) thread.join();
 }
 
+// Every share is claimed once a round, by its thread or by the owner, so that the round before is
+// what an open claim holds; a thread that comes too late finds another number and goes on waiting.
+bool ThreadPool::claim(std::size_t thread, std::uint32_t round) {
+  std::uint32_t before = round - 1;
+  return claims_[thread - 1].round.compare_exchange_strong(before, round,
+                                                           std::memory_order_acq_rel);
+}
+
 void ThreadPool::run_task(Task task, void* context) {
   if (threads_.empty()) {
     task(context, 0);
@@ -109,9 +118,16 @@ void ThreadPool::run_task(Task task, void* context) {
   task_ = task;
   context_ = context;
   num_busy_.store(static_cast<std::uint32_t>(threads_.size()), std::memory_order_relaxed);
-  round_.fetch_add(1, std::memory_order_release);
+  const std::uint32_t round = round_.fetch_add(1, std::memory_order_release) + 1;
   round_.notify_all();
   task(context, 0);
+  // Without this, a thread that waits for a core (another program's slice is some milliseconds, and
+  // a token has hundreds of tasks) would hold up every task.
+  for (std::size_t thread = 1; thread <= threads_.size(); ++thread) {
+    if (!claim(thread, round)) continue;
+    task(context, thread);
+    num_busy_.fetch_sub(1, std::memory_order_acq_rel);
+  }
   for (std::uint32_t busy = num_busy_.load(std::memory_order_acquire); busy != 0;) {
     busy = wait_for_change(num_busy_, busy);
   }
@@ -123,6 +139,8 @@ void ThreadPool::work(std::size_t thread, Pinning pinning) {
   for (;;) {
     round = wait_for_change(round_, round);
     if (is_stopping_.load(std::memory_order_relaxed)) return;
+    // Only a share of its own is a promise that task_ stays as it is.
+    if (!claim(thread, round)) continue;
     task_(context_, thread);
     if (num_busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) num_busy_.notify_one();
   }

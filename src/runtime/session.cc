@@ -104,6 +104,17 @@ Result<KvCache> make_cache(const ModelSpec& model, const SessionOptions& options
   return KvCache::create(std::move(typed), cache);
 }
 
+// Of a field of the first layer. What "auto" stands for depends on the release.
+std::string_view stored_type(const ModelSpec& model, std::string_view stream_name) {
+  for (const LayerGroup& group : model.groups) {
+    if (group.layers.front() != 0) continue;
+    for (const Stream& stream : group.streams) {
+      if (stream.name == stream_name) return codec_info(stream.fields.front().codec).name;
+    }
+  }
+  return "";
+}
+
 // Gives the session a sequence without tokens.
 Status start_sequence(SessionState& state) {
   const auto sequence = state.cache.create_sequence();
@@ -209,6 +220,8 @@ Result<Session> Session::create(const Checkpoint& checkpoint, const SessionOptio
     KVARTO_CHECK_OK(start_sequence(*state));
     state->stats.planned_cache_bytes = planned;
     state->stats.allocated_cache_bytes = state->cache.allocated_bytes();
+    state->stats.key_type = stored_type(state->cache.model(), "k");
+    state->stats.value_type = stored_type(state->cache.model(), "v");
     state->stats.isa = kernels->isa;
     state->stats.matrix_library = uses_library ? "oneDNN" : "own";
     return Session(std::move(state));

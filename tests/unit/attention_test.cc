@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -179,6 +180,38 @@ TEST(ThreadPool, RunsEveryThreadOnceARound) {
     }
     for (const int count : rounds) EXPECT_EQ(count, 500);
   }
+}
+
+TEST(ThreadPool, GoesOnWithoutThreadsThatGetNoCore) {
+  // More threads than any machine has cores: most find their share of a short task already run.
+  constexpr std::size_t kThreads = 64;
+  ThreadPool pool(kThreads);
+  std::vector<int> rounds(kThreads);  // a share may change threads: each sees what others wrote
+  std::atomic<int> total{0};
+  for (int round = 0; round < 200; ++round) {
+    pool.run([&](std::size_t thread) {
+      ++rounds[thread];
+      total.fetch_add(1, std::memory_order_relaxed);
+    });
+    ASSERT_EQ(total.load(), (round + 1) * static_cast<int>(kThreads));
+  }
+  EXPECT_EQ(rounds, std::vector<int>(kThreads, 200));
+}
+
+// A thread whose core another one keeps: the owner must not wait for the end of its slice, hundreds
+// of times.
+TEST(ThreadPool, RunsTheShareOfAThreadThatIsHeldUp) {
+  ThreadPool pool(2);
+  std::vector<std::thread::id> ran_by(2);
+  bool is_taken_over = false;
+  // The second thread sleeps by now, and waking it takes longer than an empty share.
+  for (int round = 0; round < 1000 && !is_taken_over; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    pool.run([&](std::size_t thread) { ran_by[thread] = std::this_thread::get_id(); });
+    EXPECT_EQ(ran_by[0], std::this_thread::get_id());
+    is_taken_over = ran_by[1] == std::this_thread::get_id();
+  }
+  EXPECT_TRUE(is_taken_over);
 }
 
 TEST(ThreadPool, WakesThreadsThatWentToSleep) {
