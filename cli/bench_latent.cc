@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "architecture_options.h"
 #include "numbers.h"
 
 namespace kvarto::cli {
@@ -40,46 +41,31 @@ Result<Widths> widths_of(const std::string& architecture) {
   return widths;
 }
 
-// The value of an option that the architecture may name too.
-Result<std::uint32_t> agreed(std::string_view option, std::optional<std::uint64_t> asked,
-                             std::optional<std::uint64_t> named, std::uint64_t otherwise) {
-  if (asked.has_value() && named.has_value() && *asked != *named) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: found {}, expected {} as in --arch", option, *asked, *named));
-  }
-  const std::uint64_t value = asked.value_or(named.value_or(otherwise));
-  if (value > std::numeric_limits<std::uint32_t>::max()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: found {}, expected at most 4294967295", option, value));
-  }
-  return static_cast<std::uint32_t>(value);
-}
-
 }  // namespace
 
 Status set_latent(const std::string& architecture, const LatentAsked& asked,
                   const LatentHeads& heads, AttentionBench* bench) {
-  if (heads.kv_heads.has_value() && *heads.kv_heads != 1) {
-    return invalid(fmt::format("--kv-heads: found {}, expected 1: a latent row serves all heads",
-                               *heads.kv_heads));
-  }
   if (heads.head_dim.has_value()) {
     return invalid("--head-dim: found beside mla, expected --latent-dim and --rope-dim");
   }
   KVARTO_TRY(const Widths named, widths_of(architecture));
+  KVARTO_CHECK_OK(check_stated_numbers({architecture}, {{"kv-heads", heads.kv_heads},
+                                                        {"latent-dim", asked.latent_dim},
+                                                        {"rope-dim", asked.rope_dim}}));
   KVARTO_TRY(const std::uint32_t latent,
-             agreed("--latent-dim", asked.latent_dim, named.latent, kLatentDim));
-  KVARTO_TRY(const std::uint32_t rope, agreed("--rope-dim", asked.rope_dim, named.rope, kRopeDim));
+             narrow("--latent-dim", asked.latent_dim.value_or(named.latent.value_or(kLatentDim))));
+  KVARTO_TRY(const std::uint32_t rope,
+             narrow("--rope-dim", asked.rope_dim.value_or(named.rope.value_or(kRopeDim))));
   LatentBench shape;
-  KVARTO_TRY(shape.nope_dim, agreed("--nope-dim", asked.nope_dim, std::nullopt, kNopeDim));
-  KVARTO_TRY(shape.v_dim, agreed("--v-head-dim", heads.v_head_dim, std::nullopt, kValueDim));
+  KVARTO_TRY(shape.nope_dim, narrow("--nope-dim", asked.nope_dim.value_or(kNopeDim)));
+  KVARTO_TRY(shape.v_dim, narrow("--v-head-dim", heads.v_head_dim.value_or(kValueDim)));
   if (!asked.form.empty()) {
     shape.form = latent_form_from_name(asked.form);
     if (!shape.form.has_value()) {
       return invalid(fmt::format("--form: found {}, expected auto, naive or absorbed", asked.form));
     }
   }
-  KVARTO_TRY(bench->q_heads, agreed("--q-heads", heads.q_heads, std::nullopt, kHeads));
+  KVARTO_TRY(bench->q_heads, narrow("--q-heads", heads.q_heads.value_or(kHeads)));
   bench->kv_heads = 1;
   bench->v_dim = latent;
   if (rope > std::numeric_limits<std::uint32_t>::max() - latent) {

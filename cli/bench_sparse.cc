@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <functional>
-#include <limits>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "architecture_options.h"
+#include "bench_report.h"
+#include "bench_words.h"
 #include "kvarto/measure_sparse.h"
+#include "kvarto/plan.h"
 #include "numbers.h"
 
 namespace kvarto::cli {
@@ -18,91 +21,111 @@ using Json = nlohmann::ordered_json;
 struct Case {
   SparseBench bench;
   std::string type = "f16";
+  std::string index_type;  // "" = the release's own
 };
 
-Result<std::uint32_t> narrow(const char* name, std::uint64_t value) {
-  if (value > std::numeric_limits<std::uint32_t>::max()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: found {}, expected at most 4294967295", name, value));
-  }
-  return static_cast<std::uint32_t>(value);
-}
-
-using Setter = std::function<Status(const std::string& word, Case&)>;
-
-// Replaces every case by one for each word.
-Status multiply(std::vector<Case>& cases, const std::vector<std::string>& words,
-                const Setter& set) {
-  if (words.empty()) return {};
-  std::vector<Case> all;
-  for (const Case& base : cases) {
-    for (const std::string& word : words) {
-      all.push_back(base);
-      KVARTO_CHECK_OK(set(word, all.back()));
-    }
-  }
-  cases = std::move(all);
+Status set_layout(const std::string& word, Case& each) {
+  KVARTO_TRY(each.bench.layout, parse_layout(word));
   return {};
 }
 
-Status set_layout(const std::string& word, Case& each) {
-  for (const Layout layout : {Layout::kGeneric, Layout::kHardware}) {
-    if (layout_name(layout) != word) continue;
-    each.bench.layout = layout;
-    return {};
-  }
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("--layout: found {}, expected generic or hardware", word));
-}
-
 Status set_block_size(const std::string& word, Case& each) {
-  KVARTO_TRY(each.bench.block_size, parse_count(word));
-  constexpr std::uint64_t kMaxBlockSize = std::uint64_t{1} << 30;
-  if (each.bench.block_size != 0 && each.bench.block_size <= kMaxBlockSize) return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("--block-size: found {}, expected 1 to {}", word, kMaxBlockSize));
+  KVARTO_TRY(each.bench.block_size, parse_block_size(word));
+  return {};
 }
 
-Result<std::vector<Case>> cases_of(const SparseAsked& asked) {
-  Case base;
-  KVARTO_TRY(base.bench.model, geometry_model(asked.architecture, asked.shape, 1));
-  KVARTO_TRY(base.bench.arith, parse_arith(asked.arithmetic));
-  KVARTO_TRY(base.bench.batch, narrow("--batch", asked.batch));
-  KVARTO_TRY(base.bench.seconds, parse_real(asked.seconds));
-  if (!(base.bench.seconds > 0) || base.bench.seconds > 3600) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("--seconds: found {}, expected more than 0, at most 3600", asked.seconds));
+Status set_length(const std::string& word, Case& each) {
+  KVARTO_TRY(each.bench.kv_len, parse_count(word));
+  return {};
+}
+
+Status set_threads(const std::string& word, Case& each) {
+  KVARTO_TRY(each.bench.num_threads, parse_threads(word));
+  return {};
+}
+
+Status check_unused(const BenchAsked& asked) {
+  const auto refuse = [&](std::string_view option) {
+    return refuse_option(option, fmt::format("bench of {} has none", asked.architecture));
+  };
+  if (asked.what == "decode" && asked.q_len) {
+    return refuse_option("--q-len", "bench decode has one query token a sequence");
   }
+  if (asked.kv_heads || asked.head_dim || asked.v_head_dim) return refuse("--kv-heads, --head-dim");
+  if (asked.window) return refuse("--window");
+  if (asked.latent.nope_dim || !asked.latent.form.empty()) return refuse("--nope-dim, --form");
+  if (!asked.key_types.empty() || !asked.value_types.empty()) {
+    return refuse("--cache-type-k, --cache-type-v");
+  }
+  if (asked.query_bits) return refuse("--query-bits");
+  if (asked.baseline != "none") return refuse("--baseline");
+  return check_stated_numbers({asked.architecture}, {{"top-k", asked.top_k}});
+}
+
+Result<ModelSpec> model_of(const BenchAsked& asked) {
+  WhatIfDefaults shape;
+  shape.kv_heads = 1;  // rows have no heads; the default would have to divide query heads
+  KVARTO_CHECK_OK(narrow("--q-heads", asked.q_heads, &shape.q_heads));
+  KVARTO_CHECK_OK(narrow("--latent-dim", asked.latent.latent_dim, &shape.latent_dim));
+  KVARTO_CHECK_OK(narrow("--rope-dim", asked.latent.rope_dim, &shape.rope_dim));
+  KVARTO_CHECK_OK(narrow("--index-heads", asked.index_heads, &shape.index_heads));
+  KVARTO_CHECK_OK(narrow("--index-dim", asked.index_dim, &shape.index_dim));
+  shape.top_k = asked.top_k.value_or(0);
+  return geometry_model(asked.architecture, shape, 1);
+}
+
+// Query tokens where --q-len is not given: a prefill of a whole long sequence would take minutes.
+std::uint64_t default_q_len(const BenchAsked& asked, std::uint64_t kv_len) {
+  constexpr std::uint64_t kMaxTokens = 512;
+  return asked.what == "prefill" ? std::min(kMaxTokens, kv_len) : 1;
+}
+
+Result<std::vector<Case>> cases_of(const BenchAsked& asked) {
+  Case base;
+  KVARTO_TRY(base.bench.model, model_of(asked));
+  KVARTO_TRY(base.bench.arith, parse_arith(asked.arithmetic));
+  KVARTO_TRY(base.bench.batch, narrow("--batch", asked.batch.value_or(1)));
+  KVARTO_TRY(base.bench.content, parse_content(asked.content));
+  KVARTO_TRY(base.bench.seconds, parse_seconds(asked.seconds));
   std::vector<Case> cases = {base};
-  KVARTO_CHECK_OK(multiply(cases, asked.types, [](const std::string& word, Case& each) -> Status {
-    each.type = word;
-    return {};
-  }));
-  KVARTO_CHECK_OK(multiply(cases, asked.lengths, [](const std::string& word, Case& each) -> Status {
-    KVARTO_TRY(each.bench.kv_len, parse_count(word));
-    return {};
-  }));
+  const auto set_text = [](std::string Case::*text) {
+    return [text](const std::string& word, Case& each) -> Status {
+      each.*text = word;
+      return {};
+    };
+  };
+  KVARTO_CHECK_OK(multiply(cases, asked.types, set_text(&Case::type)));
+  KVARTO_CHECK_OK(multiply(cases, asked.index_types, set_text(&Case::index_type)));
+  KVARTO_CHECK_OK(multiply(cases, asked.lengths, set_length));
   KVARTO_CHECK_OK(multiply(cases, asked.layouts, set_layout));
   KVARTO_CHECK_OK(multiply(cases, asked.block_sizes, set_block_size));
-  KVARTO_CHECK_OK(multiply(cases, asked.threads, [](const std::string& word, Case& each) -> Status {
-    KVARTO_TRY(const std::uint64_t threads, parse_count(word));
-    KVARTO_TRY(each.bench.num_threads, narrow("--threads", threads));
-    return {};
-  }));
+  KVARTO_CHECK_OK(multiply(cases, asked.threads, set_threads));
   for (Case& each : cases) {
-    each.bench.q_len = asked.q_len.value_or(1);
+    each.bench.q_len = asked.q_len.value_or(default_q_len(asked, each.bench.kv_len));
     KVARTO_TRY(each.bench.model,
-               with_types(each.bench.model, {.key = each.type, .value = each.type, .index = ""}));
+               with_types(each.bench.model,
+                          {.key = each.type, .value = each.type, .index = each.index_type}));
   }
   return cases;
 }
 
 Json reads_json(const SparseReads& measured, const SparseReads& planned) {
-  return {{"rows", measured.rows},           {"bytes", measured.bytes},
-          {"rows_read", measured.rows_read}, {"bytes_read", measured.bytes_read},
-          {"planned_rows", planned.rows},    {"planned_bytes", planned.bytes},
+  return {{"rows", measured.rows},
+          {"bytes", measured.bytes},
+          {"rows_read", measured.rows_read},
+          {"bytes_read", measured.bytes_read},
+          {"planned_rows", planned.rows},
+          {"planned_rows_read", planned.rows_read},
+          {"planned_bytes", planned.bytes_read},
           {"planned_flop", planned.flop}};
+}
+
+// The type of index keys in force.
+std::string_view index_type_of(const Case& each) {
+  for (const Stream& stream : each.bench.model.groups.front().streams) {
+    if (stream.purpose == Purpose::kIndexer) return codec_info(stream.fields.front().codec).name;
+  }
+  return "none";
 }
 
 double speedup(const SparseReport& report) {
@@ -112,7 +135,7 @@ double speedup(const SparseReport& report) {
 Json report_json(const Case& each, const SparseReport& report) {
   const QueryShape& query = each.bench.model.groups.front().query;
   const double seconds = report.time.median_us * 1e-6;
-  const double gb_per_s = static_cast<double>(report.planned_bytes()) / seconds / 1e9;
+  const double gb_per_s = static_cast<double>(report.unique_kv_bytes) / seconds / 1e9;
   const double gflop_per_s = report.planned_flop() / seconds / 1e9;
   Json json = {{"schema", "kvarto.bench/1"},
                {"kernel", report.kernel},
@@ -121,7 +144,7 @@ Json report_json(const Case& each, const SparseReport& report) {
                {"arith", report.arith},
                {"index_isa", report.index_isa},
                {"index_arith", report.index_arith},
-               {"unique_kv_bytes", report.planned_bytes()},
+               {"unique_kv_bytes", report.unique_kv_bytes},
                {"median_us", report.time.median_us},
                {"p99_us", report.time.p99_us},
                {"stddev_us", report.time.stddev_us},
@@ -133,6 +156,7 @@ Json report_json(const Case& each, const SparseReport& report) {
                {"floor_us", report.floor_us()},
                {"gb_per_s", gb_per_s},
                {"machine_gb_per_s", report.machine_gb_per_s},
+               {"stream_bytes", report.stream_bytes},
                {"bandwidth_fraction", gb_per_s / report.machine_gb_per_s},
                {"gflop_per_s", gflop_per_s},
                {"machine_gflop_per_s", report.machine_gflop_per_s},
@@ -149,11 +173,16 @@ Json report_json(const Case& each, const SparseReport& report) {
                {"index_heads", query.index_heads},
                {"index_dim", query.index_dim},
                {"kv_dtype", each.type},
+               {"index_type", index_type_of(each)},
                {"kv_len", each.bench.kv_len},
                {"q_len", each.bench.q_len},
                {"batch", each.bench.batch},
-               {"threads", each.bench.num_threads},
-               {"block_size", each.bench.block_size}};
+               {"threads", each.bench.num_threads}};
+  if (each.bench.block_size == 0) {
+    json["block_size"] = "contiguous";
+  } else {
+    json["block_size"] = each.bench.block_size;
+  }
   if (report.dense_time.runs != 0) {
     json["dense_us"] = report.dense_time.median_us;
     json["speedup_over_dense"] = speedup(report);
@@ -197,46 +226,41 @@ void add_row(const Case& each, const SparseReport& report, Table& table) {
 Table reads_table() {
   return Table({{"stream", Table::Align::kLeft},
                 {"kv_len"},
-                {"planned rows"},
-                {"rows"},
-                {"rows read"},
-                {"planned bytes"},
-                {"bytes"},
-                {"bytes read"}});
+                {"rows needed, planned"},
+                {"measured"},
+                {"rows read, planned"},
+                {"measured"},
+                {"bytes read, planned"},
+                {"measured"}});
 }
 
 void add_reads(const char* name, const Case& each, const SparseReads& measured,
                const SparseReads& planned, Table& table) {
   table.row({name, grouped(each.bench.kv_len), grouped(planned.rows), grouped(measured.rows),
-             grouped(measured.rows_read), grouped(planned.bytes), grouped(measured.bytes),
+             grouped(planned.rows_read), grouped(measured.rows_read), grouped(planned.bytes_read),
              grouped(measured.bytes_read)});
 }
 
 }  // namespace
 
-Status run_sparse_bench(const SparseAsked& asked, Output& out) {
+Status run_sparse_bench(const BenchAsked& asked, Output& out) {
+  KVARTO_CHECK_OK(check_unused(asked));
   KVARTO_TRY(const std::vector<Case> cases, cases_of(asked));
   Json list = Json::array();
   Table times = sparse_table();
   Table reads = reads_table();
   std::string ran;
   for (const Case& each : cases) {
-    const Result<SparseReport> report = measure_sparse(each.bench);
-    if (!report.has_value()) {
-      // An arithmetic or type that cannot run is the user's wish, not a broken file.
-      const bool is_wish = report.error().code == ErrorCode::kUnsupported;
-      return fail(is_wish ? ErrorCode::kInvalidArgument : report.error().code,
-                  report.error().message);
-    }
-    ran = fmt::format("index scores {} ({}), attention {} ({})", report->index_arith,
-                      report->index_isa, report->arith, report->isa);
-    list.push_back(report_json(each, *report));
-    add_row(each, *report, times);
-    add_reads("index_key", each, report->index_reads, report->planned_index, reads);
-    add_reads("latent", each, report->reads, report->planned, reads);
+    KVARTO_TRY(const SparseReport report, measure_sparse(each.bench));
+    ran = fmt::format("index scores {} ({}), attention {} ({})", report.index_arith,
+                      report.index_isa, report.arith, report.isa);
+    list.push_back(report_json(each, report));
+    add_row(each, report, times);
+    add_reads("index_key", each, report.index_reads, report.planned_index, reads);
+    add_reads("latent", each, report.reads, report.planned, reads);
   }
   if (asked.is_json) {
-    out.verbatim((list.size() == 1 ? list.front() : list).dump(2) + "\n");
+    print_documents(list, out);
     return {};
   }
   out.heading(fmt::format("{}: {}", asked.architecture, ran));
@@ -244,8 +268,14 @@ Status run_sparse_bench(const SparseAsked& asked, Output& out) {
   out.line();
   reads.print(out);
   out.note(
-      "\"of floor\": against the plan's bytes at the read stream or its FLOP at the multiply-add "
-      "loop, whichever takes longer, timed in turn in this process");
+      "\"of floor\": against every byte once at the read stream or the plan's FLOP at the "
+      "multiply-add loop, whichever takes longer, timed in turn in this process");
+  const bool is_prefill = std::any_of(cases.begin(), cases.end(),
+                                      [](const Case& each) { return each.bench.q_len > 1; });
+  if (is_prefill) {
+    out.note(
+        "rows needed: for each query token anew; 16 neighbouring tokens share index keys read");
+  }
   return {};
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 
 #include "command.h"
@@ -39,16 +38,6 @@ struct Asked {
   bool is_explained = false;
   bool is_json = false;
 };
-
-Status narrow(const char* name, const std::optional<std::uint64_t>& given, std::uint32_t* target) {
-  if (!given.has_value()) return {};
-  if (*given > std::numeric_limits<std::uint32_t>::max()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: found {}, expected at most 4294967295", name, *given));
-  }
-  *target = static_cast<std::uint32_t>(*given);
-  return {};
-}
 
 Result<PlanRequest> request_of(const Asked& asked) {
   PlanRequest request;
@@ -134,14 +123,6 @@ Result<std::uint64_t> kv_memory(const Asked& asked, PlanReport* report) {
   return usable - weights;
 }
 
-// An option that the engine does not have is the user's mistake, not the file's.
-Result<Plan> as_usage(Result<Plan> planned) {
-  if (planned.has_value()) return planned;
-  Error error = std::move(planned).error();
-  if (error.code == ErrorCode::kUnsupported) error.code = ErrorCode::kInvalidArgument;
-  return tl::unexpected<Error>(std::move(error));
-}
-
 // On the engines asked for by name. Of those that were not, one that cannot is left out and said.
 Result<Plan> plan_engines(const Asked& asked, const PlanReport& report) {
   if (!asked.engines.empty()) return plan(report.model, report.request, asked.engines);
@@ -217,7 +198,7 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
   }
   KVARTO_TRY(report.request.kv_memory_bytes, kv_memory(asked, &report));
 
-  KVARTO_TRY(Plan planned, as_usage(plan_engines(asked, report)));
+  KVARTO_TRY(Plan planned, plan_engines(asked, report));
   report.context = planned.context;
   report.is_default_context = planned.is_default_context;
   report.request.context = planned.context;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <memory>
 
 #include "command.h"
@@ -36,12 +35,6 @@ struct Candidate {
   std::string name;  // "" = as the layer groups say
   ModelSpec model;   // without types
 };
-
-// A type or an architecture that cannot run is the user's wish, not a broken file.
-Error as_usage(Error error) {
-  if (error.code == ErrorCode::kUnsupported) error.code = ErrorCode::kInvalidArgument;
-  return error;
-}
 
 Result<std::vector<Candidate>> candidates_of(const Asked& asked, const ModelSpec& model,
                                              const ProfileRequest& request, ProfileReport* report) {
@@ -115,7 +108,7 @@ Status check_runnable(const std::vector<Candidate>& candidates,
       KVARTO_TRY(const ModelSpec model, with_types(candidate.model, types));
       const Status runnable = check_all(model);
       if (runnable.has_value()) continue;
-      Error error = as_usage(runnable.error());
+      Error error = runnable.error();
       if (!candidate.name.empty()) error.message = candidate.name + ": " + error.message;
       error.message += "; --planned shows such architectures as planned";
       return tl::unexpected<Error>(std::move(error));
@@ -133,9 +126,7 @@ Status run_one(const Candidate& candidate, ProfileRequest request, ProfileReport
     report->planned.push_back(std::move(row));
     return {};
   }
-  Result<std::vector<ProfileRun>> ran = profile(request);
-  if (!ran.has_value()) return tl::unexpected<Error>(as_usage(ran.error()));
-  std::vector<ProfileRun> runs = std::move(*ran);
+  KVARTO_TRY(std::vector<ProfileRun> runs, profile(request));
   for (ProfileRun& run : runs) {
     if (!candidate.name.empty() && runs.size() == 1) run.architecture = candidate.name;
     report->is_partial |= run.is_partial;
@@ -152,12 +143,7 @@ Result<ProfileRequest> request_of(const Asked& asked, const ModelSpec& model) {
   request.num_steps = asked.steps.value_or(default_steps(request.context));
   request.block_size = asked.block_size.value_or(kDefaultBlockSize);
   request.micro_batch = asked.micro_batch.value_or(kDefaultMicroBatch);
-  const std::uint64_t threads = asked.threads.value_or(1);
-  if (threads > std::numeric_limits<std::uint32_t>::max()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--threads: found {}, expected at most 4294967295", threads));
-  }
-  request.num_threads = static_cast<std::uint32_t>(threads);
+  KVARTO_TRY(request.num_threads, narrow("--threads", asked.threads.value_or(1)));
   KVARTO_TRY(request.arith, parse_arith(asked.arithmetic));
   const std::uint64_t query_bits = asked.query_bits.value_or(16);
   if (query_bits != 16 && query_bits != 8) {
@@ -167,13 +153,8 @@ Result<ProfileRequest> request_of(const Asked& asked, const ModelSpec& model) {
   request.query_bits = static_cast<std::uint32_t>(query_bits);
   request.has_all_layers = asked.has_all_layers;
   request.is_stopping = &StopSignal::is_stopping();
-  for (const Layout layout : {Layout::kGeneric, Layout::kHardware}) {
-    if (layout_name(layout) != asked.layout) continue;
-    request.layout = layout;
-    return request;
-  }
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("--layout: found {}, expected generic or hardware", asked.layout));
+  KVARTO_TRY(request.layout, parse_layout(asked.layout));
+  return request;
 }
 
 // Asked before the run, whose result would be lost otherwise. An existing file keeps its bytes.

@@ -47,10 +47,10 @@ ExitCode exit_code_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::kInvalidArgument:
     case ErrorCode::kNotFound:
+    case ErrorCode::kUnsupported:  // asked for by an option; what a file asks for: as_input_error()
       return ExitCode::kUsage;
     case ErrorCode::kIo:
     case ErrorCode::kCorruptData:
-    case ErrorCode::kUnsupported:
       return ExitCode::kBadInput;
     case ErrorCode::kOutOfMemory:
       return ExitCode::kFinding;

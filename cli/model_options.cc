@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <new>
 #include <string_view>
 
+#include "architecture_options.h"
 #include "kvarto/model_file.h"
+#include "numbers.h"
 
 namespace kvarto::cli {
 namespace {
@@ -21,16 +22,6 @@ bool ends_with(std::string_view text, std::string_view end) {
 bool is_path(std::string_view model) {
   return model.find('/') != std::string_view::npos || ends_with(model, ".json") ||
          ends_with(model, ".gguf") || ends_with(model, ".safetensors");
-}
-
-Status narrow(const char* name, const std::optional<std::uint64_t>& given, std::uint32_t* target) {
-  if (!given.has_value()) return {};
-  if (*given > std::numeric_limits<std::uint32_t>::max()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: found {}, expected at most 4294967295", name, *given));
-  }
-  *target = static_cast<std::uint32_t>(*given);
-  return {};
 }
 
 std::string type_names() { return fmt::format("one of {}", fmt::join(cache_type_names(), " ")); }
@@ -46,24 +37,19 @@ Result<ModelSpec> geometry(const ModelOptions& asked) {
   return geometry_model(asked.architecture, defaults, layers);
 }
 
-struct GivenNumber {
-  std::string_view name;  // of the option
-  bool is_given = false;
-};
-
 std::vector<GivenNumber> given_numbers(const ModelOptions& asked) {
-  return {{"q-heads", asked.q_heads.has_value()},
-          {"kv-heads", asked.kv_heads.has_value()},
-          {"head-dim", asked.head_dim.has_value()},
-          {"v-head-dim", asked.v_head_dim.has_value()},
-          {"latent-dim", asked.latent_dim.has_value()},
-          {"rope-dim", asked.rope_dim.has_value()},
-          {"top-k", asked.top_k.has_value()},
-          {"window", asked.window.has_value()},
-          {"group", asked.group.has_value()},
-          {"ratio", asked.ratio.has_value()},
-          {"index-heads", asked.index_heads.has_value()},
-          {"index-dim", asked.index_dim.has_value()}};
+  return {{"q-heads", asked.q_heads},
+          {"kv-heads", asked.kv_heads},
+          {"head-dim", asked.head_dim},
+          {"v-head-dim", asked.v_head_dim},
+          {"latent-dim", asked.latent_dim},
+          {"rope-dim", asked.rope_dim},
+          {"top-k", asked.top_k},
+          {"window", asked.window},
+          {"group", asked.group},
+          {"ratio", asked.ratio},
+          {"index-heads", asked.index_heads},
+          {"index-dim", asked.index_dim}};
 }
 
 // The words of the architectures that are asked for beside or instead of the model's own.
@@ -74,32 +60,13 @@ std::vector<std::string> words_of(const ModelOptions& asked,
   return words;
 }
 
-// A model has its own numbers, so that each one given must be used by an architecture asked for.
+// Numbers that contradict a word, or that nothing uses.
 Status check_numbers(const ModelOptions& asked, const std::vector<std::string>& words) {
+  if (asked.model.empty()) return check_stated_numbers(words, given_numbers(asked));
   if (asked.layers.has_value()) {
     return fail(ErrorCode::kInvalidArgument, "--layers: a MODEL has its own layers");
   }
-  std::vector<std::string_view> used;
-  for (const std::string& word : words) {
-    KVARTO_TRY(const std::vector<std::string_view> open, open_numbers(word));
-    used.insert(used.end(), open.begin(), open.end());
-  }
-  for (const GivenNumber& number : given_numbers(asked)) {
-    if (!number.is_given) continue;
-    if (words.empty()) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--{}: a MODEL has its own numbers; give --arch or --what-if for "
-                              "another architecture",
-                              number.name));
-    }
-    if (std::find(used.begin(), used.end(), number.name) == used.end()) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--{}: changes nothing under {}, which does not have it or states "
-                              "its own",
-                              number.name, fmt::join(words, ", ")));
-    }
-  }
-  return {};
+  return check_open_numbers(words, given_numbers(asked));
 }
 
 bool has_index(const std::vector<LayerGroup>& groups) {
@@ -154,6 +121,7 @@ Error as_input_error(const std::string& model, Error error) {
   if (error.code == ErrorCode::kOutOfMemory || (error.code == ErrorCode::kNotFound && is_file)) {
     error.code = ErrorCode::kIo;
   }
+  if (error.code == ErrorCode::kUnsupported) error.code = ErrorCode::kCorruptData;
   return error;
 }
 
@@ -216,7 +184,7 @@ Result<WhatIfDefaults> what_if_defaults(const ModelOptions& asked) {
 }
 
 Result<ModelSpec> open_asked(const ModelOptions& asked, const std::vector<std::string>& what_if) {
-  if (!asked.model.empty()) KVARTO_CHECK_OK(check_numbers(asked, words_of(asked, what_if)));
+  KVARTO_CHECK_OK(check_numbers(asked, words_of(asked, what_if)));
   KVARTO_TRY(ModelSpec model, open_or_make(asked));
   KVARTO_CHECK_OK(check_index_type(asked, model, what_if));
   return model;

@@ -43,8 +43,9 @@ void declare_model(OptionSet& options, ModelOptions* asked);
 [[nodiscard]] Result<ModelSpec> open_asked(const ModelOptions& asked,
                                            const std::vector<std::string>& what_if = {});
 
-// An error about MODEL as the tool reports it: what could not be read is bad input, whatever the
-// reason, if a file or folder is there or was meant.
+// An error about MODEL, or a file that belongs to it, as the tool reports it: what could not be
+// read is bad input, whatever the reason, if a file or folder is there or was meant. Elsewhere
+// kUnsupported is about what an option asks for.
 [[nodiscard]] Error as_input_error(const std::string& model, Error error);
 
 }  // namespace kvarto::cli

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 namespace kvarto::cli {
 namespace {
@@ -122,6 +123,26 @@ Result<Arith> parse_arith(std::string_view text) {
   if (arith.has_value()) return *arith;
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("--arith: found {}, expected auto, f32, f16 or int8", text));
+}
+
+Result<Layout> parse_layout(std::string_view text) {
+  for (const Layout layout : {Layout::kGeneric, Layout::kHardware}) {
+    if (layout_name(layout) == text) return layout;
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("--layout: found {}, expected generic or hardware", text));
+}
+
+Result<std::uint32_t> narrow(std::string_view option, std::uint64_t value) {
+  if (value <= std::numeric_limits<std::uint32_t>::max()) return static_cast<std::uint32_t>(value);
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: found {}, expected at most 4294967295", option, value));
+}
+
+Status narrow(std::string_view option, std::optional<std::uint64_t> given, std::uint32_t* target) {
+  if (!given.has_value()) return {};
+  KVARTO_TRY(*target, narrow(option, *given));
+  return {};
 }
 
 std::string short_real(double number) {

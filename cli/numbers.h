@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "kvarto/attention.h"
+#include "kvarto/layout.h"
 #include "kvarto/result.h"
 
 namespace kvarto::cli {
@@ -19,6 +21,13 @@ namespace kvarto::cli {
 [[nodiscard]] Result<double> parse_real(std::string_view text);
 // What --arith says. Errors: kInvalidArgument.
 [[nodiscard]] Result<Arith> parse_arith(std::string_view text);
+// What --layout says. Errors: kInvalidArgument.
+[[nodiscard]] Result<Layout> parse_layout(std::string_view text);
+// The value of an option, which must fit 32 bits. Errors: kInvalidArgument.
+[[nodiscard]] Result<std::uint32_t> narrow(std::string_view option, std::uint64_t value);
+// Sets `target` where something was given.
+[[nodiscard]] Status narrow(std::string_view option, std::optional<std::uint64_t> given,
+                            std::uint32_t* target);
 
 [[nodiscard]] std::string grouped(std::uint64_t number);     // "4,294,967,296"
 [[nodiscard]] std::string short_bytes(std::uint64_t bytes);  // "4.00 GiB", "12.50 MiB", "656 B"

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -21,20 +20,6 @@ namespace kvarto::cli {
 namespace {
 
 constexpr std::size_t kMaxInputBytes = std::size_t{1} << 30;
-
-Result<std::uint32_t> narrow(const char* name, std::uint64_t value) {
-  if (value <= std::numeric_limits<std::uint32_t>::max()) return static_cast<std::uint32_t>(value);
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: found {}, expected at most 4294967295", name, value));
-}
-
-Result<Layout> parse_layout(const std::string& text) {
-  for (const Layout layout : {Layout::kGeneric, Layout::kHardware}) {
-    if (layout_name(layout) == text) return layout;
-  }
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("--layout: found {}, expected generic or hardware", text));
-}
 
 Result<SessionOptions> session_of(const TextModelOptions& asked, const ModelSpec& model,
                                   std::vector<std::string>* notes) {
@@ -59,8 +44,8 @@ Result<Vocabulary> vocabulary_of(const TextModelOptions& asked) {
   const std::string& path = asked.tokenizer.empty() ? asked.model.model : asked.tokenizer;
   Result<Vocabulary> vocabulary = read_vocabulary(path);
   if (vocabulary.has_value()) return vocabulary;
-  Error error = vocabulary.error();
-  if (error.code == ErrorCode::kNotFound) {
+  Error error = as_input_error(path, vocabulary.error());
+  if (vocabulary.error().code == ErrorCode::kNotFound) {
     error.code = ErrorCode::kIo;
     if (asked.tokenizer.empty()) error.message += "; --tokenizer FILE names one";
   }
@@ -105,8 +90,11 @@ Result<TextModel> open_text_model(const TextModelOptions& asked) {
     return tl::unexpected<Error>(as_input_error(path, checkpoint.error()));
   }
   KVARTO_TRY(Vocabulary vocabulary, vocabulary_of(asked));
-  KVARTO_TRY(Tokenizer tokenizer, Tokenizer::create(std::move(vocabulary)));
-  TextModel model{std::move(*checkpoint), std::move(tokenizer), {}, {}};
+  Result<Tokenizer> tokenizer = Tokenizer::create(std::move(vocabulary));
+  if (!tokenizer.has_value()) {
+    return tl::unexpected<Error>(as_input_error(path, tokenizer.error()));
+  }
+  TextModel model{std::move(*checkpoint), std::move(*tokenizer), {}, {}};
   model.notes = model.checkpoint.model().notes;
   KVARTO_TRY(model.session, session_of(asked, model.checkpoint.model(), &model.notes));
   return model;

@@ -89,11 +89,18 @@ struct BenchReport {
   std::uint64_t bytes_read = 0;
   Timing time;
   double gb_per_s = 0;          // unique_kv_bytes over the median
-  double machine_gb_per_s = 0;  // read stream over as many bytes, same threads
+  double machine_gb_per_s = 0;  // read stream over stream_bytes, same threads
+  // unique_kv_bytes, but at least 1 MiB (less takes too little time to be timed) and at most what
+  // the cache has; of an append the rows of all steps.
+  std::uint64_t stream_bytes = 0;
   // 2 x (qk_dim + v_dim) per query head and visible row; LatentCost::flop of the form that ran.
   double gflop_per_s = 0;
-  double machine_gflop_per_s = 0;   // multiply-add or dot product loop of what ran, same threads
-  double max_rel_error = 0;         // max |difference| / max |reference|, double precision
+  double machine_gflop_per_s = 0;  // multiply-add or dot product loop of what ran, same threads
+  double max_rel_error = 0;        // max |difference| / max |reference|, double precision
+  // What max_rel_error may be by the bounds of the arithmetic that ran (enum Arith), for these
+  // queries and rows. Of f16 six standard deviations. Unset for append, and where up-projections
+  // (LatentBench::form) are part of what was measured.
+  std::optional<double> error_bound;
   std::uint64_t heads_checked = 0;  // query heads that the reference was computed for
   bool has_huge_pages = false;      // the storage lies in huge pages
   // Where LatentBench::form is set: what ran, and what both forms cost by the rule.

@@ -203,6 +203,14 @@ struct WhatIfDefaults {
 // options: "kv-heads", "window", ... Errors: kInvalidArgument for an unknown word.
 [[nodiscard]] Result<std::vector<std::string_view>> open_numbers(std::string_view word);
 
+// The numbers that a word states itself, with the KV heads that its architecture has anyway.
+// Errors: as open_numbers().
+struct StatedNumber {
+  std::string_view name;
+  double value = 0;
+};
+[[nodiscard]] Result<std::vector<StatedNumber>> stated_numbers(std::string_view word);
+
 // Builds `model` under another architecture: "mha", "mqa", "gqa[:G]", "mla[:L+R]", "dsa[:K]",
 // "csa", "hca", "multilevel[:g[:w]]", "dynamic[:ratio]", "quest[:budget]", "moba", "nsa",
 // "swa[:w]" and the aliases of popular articles. Keeps the model's query heads, head dim and

@@ -11,8 +11,6 @@
 namespace kvarto {
 namespace {
 
-// Queries of one sequence that share a slab of keys; more would not make filling it any cheaper.
-constexpr std::uint32_t kJobQueries = 16;
 // Scores that are held at once: 16 MiB.
 constexpr std::size_t kMaxRoundScores = std::size_t{1} << 22;
 constexpr std::uint32_t kMaxIndexHeads = 4096;
@@ -35,8 +33,8 @@ std::vector<Job> jobs_of(const SelectCall& call) {
     const std::uint64_t tokens = call.view.sequences[s].num_tokens;
     const std::uint64_t count = call.q_lens.empty() ? 1 : call.q_lens[s];
     for (std::uint64_t done = 0; done < count;) {
-      const auto size =
-          static_cast<std::uint32_t>(std::min<std::uint64_t>(kJobQueries, count - done));
+      const auto size = static_cast<std::uint32_t>(
+          std::min<std::uint64_t>(kIndexQueriesPerReading, count - done));
       if (tokens != 0) jobs.push_back({s, query, size, tokens - count + done + 1, 0});
       done += size;
       query += size;

@@ -9,6 +9,10 @@
 
 namespace kvarto {
 
+// Consecutive queries of one sequence that share a reading of its keys; more would not make filling
+// a slab any cheaper.
+inline constexpr std::uint32_t kIndexQueriesPerReading = 16;
+
 // What the indexer keeps between calls.
 struct IndexState {
   struct Thread {

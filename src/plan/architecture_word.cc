@@ -153,22 +153,37 @@ std::vector<std::string_view> numbers_of(ArchitectureKind kind) {
 }
 
 // The numbers that the word itself states.
-std::vector<std::string_view> stated_numbers(const ArchitectureWord& word) {
-  if (word.ratio != 0) return {"ratio"};
+std::vector<StatedNumber> stated_by(const ArchitectureWord& word) {
+  const auto first = static_cast<double>(word.first);
+  const auto second = static_cast<double>(word.second);
+  switch (word.kind) {
+    case ArchitectureKind::kMqa:
+    case ArchitectureKind::kCsa:
+    case ArchitectureKind::kHca:
+      return {{"kv-heads", 1}};
+    case ArchitectureKind::kMla:
+      if (word.first == 0) return {{"kv-heads", 1}};
+      return {{"kv-heads", 1}, {"latent-dim", first}, {"rope-dim", second}};
+    case ArchitectureKind::kDsa:
+      if (word.first == 0) return {{"kv-heads", 1}};
+      return {{"kv-heads", 1}, {"top-k", first}};
+    case ArchitectureKind::kDynamic:
+      if (word.ratio == 0) return {};
+      return {{"ratio", word.ratio}};
+    default:
+      break;
+  }
   if (word.first == 0) return {};
   switch (word.kind) {
     case ArchitectureKind::kGqa:
-      return {"kv-heads"};
-    case ArchitectureKind::kMla:
-      return {"latent-dim", "rope-dim"};
-    case ArchitectureKind::kDsa:
+      return {{"kv-heads", first}};
     case ArchitectureKind::kQuest:
-      return {"top-k"};
+      return {{"top-k", first}};
     case ArchitectureKind::kMultilevel:
-      if (word.second == 0) return {"group"};
-      return {"group", "window"};
+      if (word.second == 0) return {{"group", first}};
+      return {{"group", first}, {"window", second}};
     case ArchitectureKind::kSwa:
-      return {"window"};
+      return {{"window", first}};
     default:
       return {};
   }
@@ -179,10 +194,15 @@ std::vector<std::string_view> stated_numbers(const ArchitectureWord& word) {
 Result<std::vector<std::string_view>> open_numbers(std::string_view word) {
   KVARTO_TRY(const ArchitectureWord parsed, parse_architecture(word));
   std::vector<std::string_view> open = numbers_of(parsed.kind);
-  for (const std::string_view stated : stated_numbers(parsed)) {
-    open.erase(std::remove(open.begin(), open.end(), stated), open.end());
+  for (const StatedNumber& stated : stated_by(parsed)) {
+    open.erase(std::remove(open.begin(), open.end(), stated.name), open.end());
   }
   return open;
+}
+
+Result<std::vector<StatedNumber>> stated_numbers(std::string_view word) {
+  KVARTO_TRY(const ArchitectureWord parsed, parse_architecture(word));
+  return stated_by(parsed);
 }
 
 Result<ArchitectureWord> parse_architecture(std::string_view word) {

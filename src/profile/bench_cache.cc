@@ -258,8 +258,9 @@ std::uint64_t BenchCache::row_bytes() const {
   return (k_slice_bytes_ + v_slice_bytes_) / block_size_;
 }
 
-std::vector<double> BenchCache::exact(std::uint64_t token, std::uint32_t q_head,
-                                      std::span<const float> q, std::optional<double> scale) const {
+BenchCache::ExactHead BenchCache::exact(std::uint64_t token, std::uint32_t q_head,
+                                        std::span<const float> q,
+                                        std::optional<double> scale) const {
   const std::uint64_t position =
       lengths_[token / bench_.q_len] - bench_.q_len + token % bench_.q_len;
   const std::uint32_t head = q_head / (bench_.q_heads / bench_.kv_heads);
@@ -284,18 +285,20 @@ std::vector<double> BenchCache::exact(std::uint64_t token, std::uint32_t q_head,
   }
   call.k = keys;
   call.v = values;
-  return reference_attention(call).out;
+  return {reference_attention(call).out, magnitudes_of(call)};
 }
 
-void BenchCache::compare(std::uint64_t token, std::uint32_t q_head, std::span<const float> out,
-                         double& difference, double& reference) const {
+HeadMagnitudes BenchCache::compare(std::uint64_t token, std::uint32_t q_head,
+                                   std::span<const float> out, double& difference,
+                                   double& reference) const {
   const auto q =
       std::span(queries_).subspan((token * bench_.q_heads + q_head) * bench_.qk_dim, bench_.qk_dim);
-  const std::vector<double> expected = exact(token, q_head, q, std::nullopt);
+  const ExactHead head = exact(token, q_head, q, std::nullopt);
   for (std::uint32_t d = 0; d < bench_.v_dim; ++d) {
-    difference = std::max(difference, std::fabs(double{out[d]} - expected[d]));
-    reference = std::max(reference, std::fabs(expected[d]));
+    difference = std::max(difference, std::fabs(double{out[d]} - head.out[d]));
+    reference = std::max(reference, std::fabs(head.out[d]));
   }
+  return head.magnitudes;
 }
 
 }  // namespace kvarto

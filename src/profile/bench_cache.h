@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 #include "kvarto/attention.h"
 #include "kvarto/measure.h"
+#include "profile/error_bound.h"
 
 namespace kvarto {
 
@@ -33,14 +34,18 @@ class BenchCache {
 
   // What query head `q_head` of query token `token` (counted over all sequences) gets, in double
   // precision, at the default scale or `scale`.
-  [[nodiscard]] std::vector<double> exact(std::uint64_t token, std::uint32_t q_head,
-                                          std::span<const float> q,
-                                          std::optional<double> scale) const;
+  struct ExactHead {
+    std::vector<double> out;
+    HeadMagnitudes magnitudes;
+  };
+  [[nodiscard]] ExactHead exact(std::uint64_t token, std::uint32_t q_head, std::span<const float> q,
+                                std::optional<double> scale) const;
 
   // Largest |out - reference| over largest |reference| for the query token `token` (counted over
-  // all sequences) and head; adds to the two maxima.
-  void compare(std::uint64_t token, std::uint32_t q_head, std::span<const float> out,
-               double& difference, double& reference) const;
+  // all sequences) and head; adds to the two maxima. Returns what the head's error bound follows
+  // from.
+  HeadMagnitudes compare(std::uint64_t token, std::uint32_t q_head, std::span<const float> out,
+                         double& difference, double& reference) const;
 
  private:
   BenchCache() = default;

@@ -63,7 +63,7 @@ void LatentMeasurement::compare(const BenchCache& cache, std::uint64_t token, st
   }
   std::copy_n(q + latent_.nope_dim, bench_.qk_dim - latent, folded.data() + latent);
   const std::vector<double> mean =
-      cache.exact(token, q_head, folded, 1 / std::sqrt(static_cast<double>(key_dim_)));
+      cache.exact(token, q_head, folded, 1 / std::sqrt(static_cast<double>(key_dim_))).out;
   for (std::uint32_t v = 0; v < latent_.v_dim; ++v) {
     const float* row = w_uv_.data() + (std::size_t{q_head} * latent_.v_dim + v) * latent;
     double expected = 0;

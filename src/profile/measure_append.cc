@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/float16.h"
+#include "profile/streamed_bytes.h"
 
 namespace kvarto {
 namespace {
@@ -279,13 +280,11 @@ Result<BenchReport> measure_append(const AttentionBench& bench) {
   report.max_rel_error = timing.max_rel_error;
   report.has_huge_pages = timing.has_huge_pages;
   // The rows of all steps lie side by side, and each step's are new: they are the working set.
-  constexpr std::uint64_t kMinWorkingSetBytes = 4096;
-  const std::uint64_t working_set_bytes =
-      std::max(kMinWorkingSetBytes, timing.bytes_per_step * request.runs);
-  KVARTO_TRY(
-      const MachineReport machine,
-      measure_machine(
-          {.working_sets_bytes = {working_set_bytes}, .threads = {1}, .seconds_per_point = 0.02}));
+  report.stream_bytes = std::max(kMinStreamedBytes, timing.bytes_per_step * request.runs);
+  KVARTO_TRY(const MachineReport machine,
+             measure_machine({.working_sets_bytes = {report.stream_bytes},
+                              .threads = {1},
+                              .seconds_per_point = 0.02}));
   for (const BandwidthPoint& point : machine.bandwidth) {
     report.machine_gb_per_s = std::max(report.machine_gb_per_s, point.gb_per_s);
   }

@@ -10,6 +10,7 @@
 #include "profile/bench_cache.h"
 #include "profile/latent_measurement.h"
 #include "profile/repetition.h"
+#include "profile/streamed_bytes.h"
 
 namespace kvarto {
 namespace {
@@ -80,6 +81,7 @@ class AttentionMeasurement {
     report.arith = ran.arith;
     report.query_bits = ran.query_bits;
     is_integer_ = ran.arith == arith_name(Arith::kInt8);
+    ran_arithmetic_ = ran_arithmetic(cache_.view(), ran);
     report.rows_read = ran.rows_read;
     report.bytes_read = ran.bytes_read;
     report.unique_kv_bytes = unique;
@@ -91,6 +93,9 @@ class AttentionMeasurement {
       report.absorbed = ran_.absorbed;
     }
     check(report);
+    const std::uint64_t streamed = std::min(unique, cache_.storage().size_bytes());
+    KVARTO_TRY(stream_,
+               StreamedBytes::create({cache_.storage().begin(), streamed}, bench_.num_threads));
     time(report);
     return report;
   }
@@ -145,6 +150,7 @@ class AttentionMeasurement {
     const std::uint64_t num_checked = std::min(num_rows, std::max<std::uint64_t>(affordable, 4));
     double difference = 0;
     double reference = 0;
+    double bound = 0;
     for (std::uint64_t i = 0; i < num_checked; ++i) {
       // An odd step visits different heads of different tokens.
       const std::uint64_t row =
@@ -154,29 +160,28 @@ class AttentionMeasurement {
                          static_cast<std::uint32_t>(row % bench_.q_heads), difference, reference);
         continue;
       }
-      cache_.compare(row / bench_.q_heads, static_cast<std::uint32_t>(row % bench_.q_heads),
-                     std::span(out_).subspan(row * bench_.v_dim, bench_.v_dim), difference,
-                     reference);
+      const HeadMagnitudes magnitudes = cache_.compare(
+          row / bench_.q_heads, static_cast<std::uint32_t>(row % bench_.q_heads),
+          std::span(out_).subspan(row * bench_.v_dim, bench_.v_dim), difference, reference);
+      bound = std::max(bound, output_error_bound(magnitudes, ran_arithmetic_));
     }
     report.heads_checked = num_checked;
     report.max_rel_error = reference > 0 ? difference / reference : difference;
+    if (!has_form()) report.error_bound = reference > 0 ? bound / reference : bound;
   }
 
   void time(BenchReport& report) {
     constexpr std::size_t kFmaRounds = 20000;  // about 0.1 ms
-    const std::uint64_t stream_bytes =
-        std::min(report.unique_kv_bytes, cache_.storage().size_bytes());
-    const std::uint64_t share = stream_bytes / bench_.num_threads / 4096 * 4096;
     TimedWork attention{.run = [&] { static_cast<void>(attend()); },
                         .num_threads = bench_.num_threads};
-    TimedWork stream{
-        .run =
-            [&] {
-              pool_.run([&](std::size_t thread) {
-                keep_result(kernels_.read_stream(cache_.storage().begin() + share * thread, share));
-              });
-            },
-        .num_threads = bench_.num_threads};
+    TimedWork stream{.run =
+                         [&] {
+                           pool_.run([&](std::size_t thread) {
+                             const std::span<const std::byte> share = stream_.share(thread);
+                             keep_result(kernels_.read_stream(share.data(), share.size()));
+                           });
+                         },
+                     .num_threads = bench_.num_threads};
     const bool has_dot_loop = is_integer_ && kernels_.codes.dot_loop != nullptr;
     const FmaLoopFunction loop = has_dot_loop ? kernels_.codes.dot_loop : fma_kernels_->fma_loop;
     const std::uint64_t loop_flop =
@@ -187,8 +192,8 @@ class AttentionMeasurement {
     report.time = attention.timing();
     const double seconds = attention.median_s();
     report.gb_per_s = static_cast<double>(report.unique_kv_bytes) / seconds / 1e9;
-    report.machine_gb_per_s =
-        static_cast<double>(share * bench_.num_threads) / stream.median_s() / 1e9;
+    report.stream_bytes = stream_.size_bytes();
+    report.machine_gb_per_s = static_cast<double>(report.stream_bytes) / stream.median_s() / 1e9;
     report.gflop_per_s = flop() / seconds / 1e9;
     report.machine_gflop_per_s =
         static_cast<double>(loop_flop) * kFmaRounds * bench_.num_threads / fma.median_s() / 1e9;
@@ -200,12 +205,14 @@ class AttentionMeasurement {
   const KernelTable& kernels_;
   const KernelTable* fma_kernels_ = &kernels_;  // whose multiply-add loop is the ceiling
   bool is_integer_ = false;
+  RanArithmetic ran_arithmetic_;
   Phase phase_;
   ThreadPool pool_;
   std::vector<std::uint64_t> q_lens_;
   std::vector<float> out_;
   std::optional<LatentMeasurement> latent_;
   LatentReport ran_;
+  StreamedBytes stream_;
 };
 
 Result<BenchReport> measure(const AttentionBench& asked, Phase phase) {

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <new>
 
+#include "attention/indexer.h"
+#include "base/checked.h"
 #include "base/thread_pool.h"
 #include "kernels/dispatch.h"
 #include "profile/repetition.h"
 #include "profile/sparse_cache.h"
+#include "profile/streamed_bytes.h"
 
 namespace kvarto {
 namespace {
@@ -17,15 +20,21 @@ namespace {
 constexpr std::size_t kCheckedHeads = 8;
 constexpr std::size_t kCheckedQueries = 2;
 
-// What the plan's functions say of one stream: every query reads what a decode step at its
-// position reads.
-SparseReads planned_reads(const Stream& stream, const SparseBench& bench, double flop_per_row) {
+// What the plan's functions say of one stream: every query needs what a decode step at its position
+// reads, and `sharing` consecutive ones read together what the last of them needs.
+SparseReads planned_reads(const Stream& stream, const SparseBench& bench, std::uint64_t sharing,
+                          double flop_per_row) {
   SparseReads reads;
-  for (std::uint64_t i = 0; i < bench.q_len; ++i) {
-    reads.rows += rows_read(stream, bench.kv_len - i);
+  const std::uint64_t cached = bench.kv_len - bench.q_len;
+  for (std::uint64_t i = 1; i <= bench.q_len; ++i) {
+    const std::uint64_t rows = rows_read(stream, cached + i);
+    reads.rows += rows;
+    if (i % sharing == 0 || i == bench.q_len) reads.rows_read += rows;
   }
   reads.rows *= bench.batch;
+  reads.rows_read *= bench.batch;
   reads.bytes = reads.rows * row_bytes(stream).total();
+  reads.bytes_read = reads.rows_read * row_bytes(stream).total();
   reads.flop = flop_per_row * static_cast<double>(reads.rows);
   return reads;
 }
@@ -54,6 +63,12 @@ class SparseMeasurement {
       KVARTO_TRY(fma_kernels_, half_kernels(kernels_));
     }
     describe(selected, ran, report);
+    // The rows of the attention lie side by side for all blocks.
+    const StreamView& rows = cache_.rows().k;
+    const std::uint64_t num_blocks = ceil_div(bench_.kv_len, cache_.rows().rows_per_block);
+    const std::uint64_t bytes =
+        std::min(report.unique_kv_bytes, rows.block_stride_bytes * num_blocks);
+    KVARTO_TRY(stream_, StreamedBytes::create({rows.base, bytes}, bench_.num_threads));
     check(report);
     time(report);
     return report;
@@ -106,8 +121,24 @@ class SparseMeasurement {
                     .rows_read = ran.rows_read,
                     .bytes_read = ran.bytes_read,
                     .flop = row_flop * static_cast<double>(ran.rows_read)};
-    report.planned_index = planned_reads(layer_.index, bench_, index_flop);
-    report.planned = planned_reads(layer_.rows, bench_, row_flop);
+    report.planned_index = planned_reads(layer_.index, bench_, kIndexQueriesPerReading, index_flop);
+    report.planned = planned_reads(layer_.rows, bench_, 1, row_flop);
+    report.unique_kv_bytes = bench_.batch * bench_.kv_len * row_bytes(layer_.index).total() +
+                             num_rows_selected() * row_bytes(layer_.rows).total();
+  }
+
+  // Rows that any query of their sequence selects.
+  [[nodiscard]] std::uint64_t num_rows_selected() const {
+    std::uint64_t num_rows = 0;
+    for (std::size_t s = 0; s < bench_.batch; ++s) {
+      std::vector<bool> is_selected(bench_.kv_len);
+      for (const auto& rows : selection_.queries().subspan(s * bench_.q_len, bench_.q_len)) {
+        for (const std::uint32_t row : rows) is_selected[row] = true;
+      }
+      num_rows +=
+          static_cast<std::uint64_t>(std::count(is_selected.begin(), is_selected.end(), true));
+    }
+    return num_rows;
   }
 
   void check(SparseReport& report) const {
@@ -146,15 +177,10 @@ class SparseMeasurement {
       static_cast<void>(attend(selection_.queries()));
     });
     TimedWork dense = work([&] { static_cast<void>(attend({})); });
-    // The rows of the attention lie side by side for all blocks.
-    const StreamView& rows = cache_.rows().k;
-    const std::uint64_t share =
-        std::min(report.planned_bytes(),
-                 rows.block_stride_bytes * (bench_.kv_len / cache_.rows().rows_per_block)) /
-        bench_.num_threads / 64 * 64;
     TimedWork stream = work([&] {
       pool_.run([&](std::size_t thread) {
-        keep_result(kernels_.read_stream(rows.base + share * thread, share));
+        const std::span<const std::byte> share = stream_.share(thread);
+        keep_result(kernels_.read_stream(share.data(), share.size()));
       });
     });
     TimedWork fma = work(
@@ -166,8 +192,8 @@ class SparseMeasurement {
     report.index_time = index.timing();
     report.attention_time = attention.timing();
     if (bench_.q_len == 1) report.dense_time = dense.timing();
-    report.machine_gb_per_s =
-        static_cast<double>(share * bench_.num_threads) / stream.median_s() / 1e9;
+    report.stream_bytes = stream_.size_bytes();
+    report.machine_gb_per_s = static_cast<double>(report.stream_bytes) / stream.median_s() / 1e9;
     report.machine_gflop_per_s = static_cast<double>(fma_kernels_->fma_loop_flop) * kFmaRounds *
                                  bench_.num_threads / fma.median_s() / 1e9;
   }
@@ -183,6 +209,7 @@ class SparseMeasurement {
   std::vector<SequenceView> queries_;
   std::vector<float> out_;
   Selection selection_;
+  StreamedBytes stream_;
 };
 
 Result<SparseReport> measure(const SparseBench& bench) {

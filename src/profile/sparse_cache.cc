@@ -27,6 +27,15 @@ std::vector<float> normals(std::mt19937_64& random, std::size_t count, float spr
   return values;
 }
 
+// A few channels of rows of `width` elements get offsets, as keys of real models have them.
+void add_outliers(std::vector<float>& rows, std::uint64_t width) {
+  constexpr float kOffsets[] = {30, 100, 300};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::size_t channel = i % width;
+    if (channel % 13 == 5) rows[i] += kOffsets[channel / 13 % 3];
+  }
+}
+
 std::uint64_t elements_of(const Stream& stream) {
   std::uint64_t elements = 0;
   for (const Field& field : stream.fields) elements += std::uint64_t{field.heads} * field.width;
@@ -84,7 +93,8 @@ Result<SparseLayer> sparse_layer(const ModelSpec& model) {
 Result<SparseCache> SparseCache::create(const SparseBench& bench, const SparseLayer& layer) {
   KVARTO_CHECK_OK(check(bench, layer));
   CacheOptions options;
-  options.block_size = bench.block_size;
+  options.is_contiguous = bench.block_size == 0;
+  if (!options.is_contiguous) options.block_size = bench.block_size;
   options.layout = bench.layout;
   options.num_sequences = bench.batch;
   options.context = bench.kv_len;
@@ -103,14 +113,17 @@ Status SparseCache::fill(const SparseBench& bench) {
   KVARTO_TRY(index_stream_, cache_.find_stream(0, layer_.index.name));
   std::mt19937_64 random(kSeed);
   const std::uint64_t width = elements_of(layer_.rows);
-  const std::vector<float> rows = normals(random, std::min(kDistinctRows, bench.kv_len) * width, 1);
+  const bool is_outlier = bench.content == BenchContent::kOutlier;
+  std::vector<float> rows = normals(random, std::min(kDistinctRows, bench.kv_len) * width, 1);
+  if (is_outlier) add_outliers(rows, width);
   for (std::uint32_t s = 0; s < bench.batch; ++s) {
     sequences_.push_back(cache_.create_sequence().value());
     KVARTO_TRY(const Grant grant, cache_.append(sequences_[s], bench.kv_len));
     if (grant != Grant::kDone) return fail(ErrorCode::kOutOfMemory, "cache: no free block");
     for (std::uint64_t first = 0; first < bench.kv_len; first += kDistinctRows) {
       const std::uint64_t count = std::min(kDistinctRows, bench.kv_len - first);
-      const std::vector<float> keys = normals(random, count * layer_.query.index_dim, 1);
+      std::vector<float> keys = normals(random, count * layer_.query.index_dim, 1);
+      if (is_outlier) add_outliers(keys, layer_.query.index_dim);
       const auto bytes = [](std::span<const float> values) {
         return RowSource{Codec::kF32, std::as_bytes(values)};
       };
@@ -123,8 +136,9 @@ Status SparseCache::fill(const SparseBench& bench) {
   KVARTO_TRY(index_keys_, cache_.view(index_stream_, index_stream_, sequences_));
   const std::size_t num_queries = bench.batch * bench.q_len;
   const QueryShape& query = layer_.query;
-  queries_ = normals(random, num_queries * query.q_heads * query.qk_dim, 1);
-  index_queries_ = normals(random, num_queries * query.index_heads * query.index_dim, 1);
+  const float spread = is_outlier ? 4 : 1;
+  queries_ = normals(random, num_queries * query.q_heads * query.qk_dim, spread);
+  index_queries_ = normals(random, num_queries * query.index_heads * query.index_dim, spread);
   // 1 / sqrt(heads x dim), as DeepSeek's models have it.
   index_weights_ = normals(
       random, num_queries * query.index_heads,

@@ -5,6 +5,10 @@
 #include <cmath>
 #include <vector>
 
+#include "kvarto/measure_sparse.h"
+#include "kvarto/plan.h"
+#include "profile/error_bound.h"
+
 namespace kvarto {
 namespace {
 
@@ -63,6 +67,72 @@ TEST(Measure, KeepsItsErrorOnOutliers) {
   EXPECT_LE(report->max_rel_error, 1e-3);
   EXPECT_GT(report->machine_gflop_per_s, 0);
   EXPECT_GT(report->gflop_per_s, 0);
+}
+
+TEST(Measure, StaysBelowTheBoundOfItsArithmetic) {
+  struct Type {
+    Codec codec;
+    std::uint32_t query_bits;
+  };
+  double previous = 0;
+  for (const Type type : {Type{Codec::kF16, 16}, {Codec::kInt8, 16}, {Codec::kInt8, 8}}) {
+    AttentionBench bench = small();
+    bench.k_codec = bench.v_codec = type.codec;
+    bench.query_bits = type.query_bits;
+    if (type.codec == Codec::kInt8) bench.arith = Arith::kInt8;
+    const auto report = measure_decode(bench);
+    ASSERT_TRUE(report.has_value()) << report.error().message;
+    ASSERT_TRUE(report->error_bound.has_value());
+    EXPECT_LE(report->max_rel_error, *report->error_bound);
+    EXPECT_GT(*report->error_bound, previous) << "each of these rounds more than the one before";
+    previous = *report->error_bound;
+  }
+}
+
+// 2 x (exp(2 x 1/8 x 1 x 64 / (2 x 127)) - 1) x 3 from queries of 8 bits, and 32/32639 x 3 from
+// weights and values; what f32 adds is below 1e-4.
+TEST(ErrorBound, OfIntegersFollowsFromTheRoundingOfQueriesAndWeights) {
+  const HeadMagnitudes head{.dim = 64,
+                            .rows = 10,
+                            .scale = 0.125,
+                            .query = 1,
+                            .dot = 8,
+                            .square = 1,
+                            .key_sum = 64,
+                            .value = 3};
+  const double keys = 2 * 3 * (std::exp(16.0 / 254) - 1);
+  EXPECT_NEAR(keys, 0.39012, 1e-4);
+  EXPECT_NEAR(output_error_bound(head, {.has_integer_keys = true, .query_bits = 8}), keys, 5e-4);
+  EXPECT_NEAR(output_error_bound(head, {.has_integer_values = true}), 3 * 32.0 / 32639, 5e-4);
+  EXPECT_LT(output_error_bound(head, {}), 5e-4);
+}
+
+// 37 query tokens onto 3: the first 16 read the index keys of 19 tokens together, the next 16 those
+// of 35, the last 5 those of 40. Each sees its own, and selects at most 8 rows.
+TEST(Measure, PlansAReadingOfIndexKeysForSixteenTokensOfAPrefill) {
+  SparseBench bench;
+  WhatIfDefaults shape;
+  shape.q_heads = 4;
+  shape.kv_heads = 1;
+  shape.index_heads = 4;
+  bench.model = *with_types(*geometry_model("dsa:8", shape, 1), {"f16", "f16", ""});
+  bench.kv_len = 40;
+  bench.q_len = 37;
+  bench.batch = 2;
+  bench.seconds = 0.01;
+  const auto report = measure_sparse(bench);
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  EXPECT_EQ(report->planned_index.rows_read, 2u * (19 + 35 + 40));
+  EXPECT_EQ(report->index_reads.rows_read, report->planned_index.rows_read);
+  EXPECT_EQ(report->planned_index.bytes_read, 2u * 94 * 132);
+  EXPECT_EQ(report->index_reads.bytes_read, report->planned_index.bytes_read);
+  EXPECT_EQ(report->planned_index.rows, 2u * 814);
+  EXPECT_EQ(report->index_reads.rows, 2u * 814);
+  EXPECT_EQ(report->planned.rows_read, 2u * (4 + 5 + 6 + 7 + 33 * 8));
+  EXPECT_EQ(report->reads.rows_read, report->planned.rows_read);
+  EXPECT_EQ(report->planned_bytes(), 2u * (94 * 132 + 286 * 1152));
+  EXPECT_GE(report->unique_kv_bytes, 2u * (40 * 132 + 8 * 1152));
+  EXPECT_LE(report->unique_kv_bytes, 2u * (40 * 132 + 40 * 1152));
 }
 
 TEST(Measure, RefusesAForkedPrefill) {
