@@ -98,8 +98,7 @@ bool has_half_unit() {
 }
 #endif
 
-// Requires: kAvx512 is supported.
-bool has_dot_products() {
+bool has_vnni() {
   constexpr unsigned kVnni = 1u << 11;
   return has_bits(cpuid(7, 0).c, kVnni);
 }
@@ -108,7 +107,7 @@ void add_x86_peaks(std::vector<PeakLoop>& loops) {
 #if KVARTO_HAS_AVX512FP16
   if (has_half_unit()) loops.push_back(avx512fp16::peak_loop());
 #endif
-  if (has_dot_products()) loops.push_back(avx512vnni::peak_loop());
+  if (has_vnni()) loops.push_back(avx512vnni::peak_loop());
 }
 #endif
 
@@ -170,6 +169,14 @@ std::string_view isa_name(Isa isa) { return kIsaNames[static_cast<std::size_t>(i
 std::span<const Isa> supported_isas() {
   static const std::vector<Isa> isas = find_isas();
   return isas;
+}
+
+bool has_dot_products() {
+#if KVARTO_HAS_X86
+  return supported_isas().back() == Isa::kAvx512 && has_vnni();
+#else
+  return false;
+#endif
 }
 
 std::span<const PeakLoop> native_peak_loops() {

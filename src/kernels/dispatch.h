@@ -26,6 +26,9 @@ namespace kvarto {
 // or the compiler could not build for it.
 [[nodiscard]] Result<const KernelTable*> half_kernels(const KernelTable& selected);
 
+// Whether kAvx512 is supported and has 8-bit dot products (AVX512-VNNI) besides.
+[[nodiscard]] bool has_dot_products();
+
 // The loops of units beyond those tables (half precision, 8-bit dot products) that this machine
 // has.
 [[nodiscard]] std::span<const PeakLoop> native_peak_loops();

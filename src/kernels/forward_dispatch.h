@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <vector>
+
 #include "kernels/dispatch.h"
 #include "kernels/forward_kernels.h"
 
@@ -15,6 +17,9 @@ namespace kvarto {
 
 // Requires: isa is supported.
 [[nodiscard]] const ForwardKernels& forward_kernels(Isa isa);
+
+// Every table that can run here, those that a better unit replaces too; for tests.
+[[nodiscard]] std::vector<const ForwardKernels*> runnable_forward_kernels();
 
 // That of active_kernels(). Errors: as there.
 [[nodiscard]] Result<const ForwardKernels*> active_forward_kernels();

@@ -30,7 +30,8 @@ inline constexpr int kNumDenseWeightTypes = 3;
 
 // Largest integer of an activation. Blocks of 256 fold a scale into the weight:
 // |weight x scale| <= 2^12 (q6_K), so that 32 products in a lane stay below 2^31.
-inline constexpr std::int32_t kMaxCode32 = 32'767;
+// 32,639 is 127 x 257: two signed bytes hold it.
+inline constexpr std::int32_t kMaxCode32 = 32'639;
 inline constexpr std::int32_t kMaxCode256 = 16'383;
 // Blocks of 256 are summed up in runs of 32 (their minima) as well.
 inline constexpr std::uint32_t kSumRun = 32;
@@ -46,6 +47,18 @@ struct CodeActivationsArgs {
 };
 using CodeActivationsFunction = void (*)(const CodeActivationsArgs&);
 
+// Codes as products with weights of one type take them where there is a kernel for it: 64 at a time
+// in `kPackedBytes`, the last ones filled up with zeros.
+struct PackCodesArgs {
+  const std::int16_t* codes = nullptr;
+  std::uint32_t count = 0;  // a multiple of 32
+  WeightType type{};        // quantised
+  std::byte* out = nullptr;
+};
+using PackCodesFunction = void (*)(const PackCodesArgs&);
+inline constexpr std::uint32_t kPackedCodes = 64;
+inline constexpr std::uint32_t kPackedBytes = 192;
+
 // out[r] = sum over c of weight[r][c] * x[c].
 struct RowProductsArgs {
   const std::byte* weights = nullptr;  // of the first row; no alignment is asked for
@@ -54,6 +67,7 @@ struct RowProductsArgs {
   std::uint32_t columns = 0;
   const float* x = nullptr;             // dense types
   const std::int16_t* codes = nullptr;  // quantised types
+  const std::byte* packed = nullptr;    // the same, for this type, where there is pack_codes
   const float* scales = nullptr;
   const float* sums = nullptr;
   float* out = nullptr;
@@ -110,6 +124,7 @@ struct ForwardKernels {
   RowProductsFunction row_products[kNumWeightTypes] = {};
   WidenFunction widen[kNumWeightTypes] = {};
   CodeActivationsFunction code_activations = nullptr;
+  PackCodesFunction pack_codes = nullptr;  // null: products take the codes themselves
   RmsNormFunction rms_norm = nullptr;
   GateFunction gate = nullptr;
   RotateFunction rotate = nullptr;

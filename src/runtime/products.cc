@@ -56,6 +56,39 @@ void Products::code(const Call& call, std::uint32_t group, Codes& codes) const {
   }
 }
 
+void Products::pack(const Call& call, WeightType type) {
+  const Codes& codes = weight_block(type) == 256 ? by_256_ : by_32_;
+  Packed& packed = packed_[static_cast<std::size_t>(type)];
+  packed.token_bytes = ceil_div(call.columns, kPackedCodes) * kPackedBytes;
+  packed.bytes = reinterpret_cast<std::byte*>(
+      packed.storage.reserve(call.num_tokens * packed.token_bytes / sizeof(float)));
+  for (std::size_t t = 0; t < call.num_tokens; ++t) {
+    kernels_.pack_codes({.codes = codes.codes.data() + t * call.columns,
+                         .count = call.columns,
+                         .type = type,
+                         .out = packed.bytes + t * packed.token_bytes});
+  }
+}
+
+// Codes the activations for every type of weight that the call has.
+void Products::code_all(const Call& call) {
+  std::array<bool, kNumWeightTypes> has_type{};
+  for (const Product& product : call.products) {
+    has_type[static_cast<std::size_t>(product.weight->type)] = true;
+  }
+  const auto has_group = [&](std::uint32_t group) {
+    return std::any_of(call.products.begin(), call.products.end(), [&](const Product& product) {
+      return weight_block(product.weight->type) == group;
+    });
+  };
+  if (has_group(32)) code(call, 32, by_32_);
+  if (has_group(256)) code(call, 256, by_256_);
+  if (kernels_.pack_codes == nullptr) return;
+  for (int type = kNumDenseWeightTypes; type < kNumWeightTypes; ++type) {
+    if (has_type[static_cast<std::size_t>(type)]) pack(call, static_cast<WeightType>(type));
+  }
+}
+
 void Products::add_bias(const Call& call, const Piece& piece) const {
   const Product& product = call.products[piece.product];
   if (product.bias == nullptr || product.bias->empty()) return;
@@ -82,6 +115,10 @@ void Products::run_rows(const Call& call, const Piece& piece) const {
       args.codes = codes.codes.data() + t * w.columns;
       args.scales = codes.scales.data() + t * (w.columns / group);
       args.sums = codes.sums.data() + t * (w.columns / kSumRun);
+      if (kernels_.pack_codes != nullptr) {
+        const Packed& packed = packed_[static_cast<std::size_t>(w.type)];
+        args.packed = packed.bytes + t * packed.token_bytes;
+      }
     }
     kernels_.row_products[static_cast<int>(w.type)](args);
   }
@@ -122,15 +159,7 @@ void Products::run(std::span<const Product> products, const float* x, std::uint6
             .columns = products.front().weight->columns};
   const bool is_widened = num_tokens >= kMinPanelTokens;
   make_pieces(call, is_widened ? kPanelBytes : kPieceBytes, is_widened);
-  if (!is_widened) {
-    const auto has_group = [&](std::uint32_t group) {
-      return std::any_of(products.begin(), products.end(), [&](const Product& product) {
-        return weight_block(product.weight->type) == group;
-      });
-    };
-    if (has_group(32)) code(call, 32, by_32_);
-    if (has_group(256)) code(call, 256, by_256_);
-  }
+  if (!is_widened) code_all(call);
   std::uint64_t bytes = 0;
   for (const Product& product : products) bytes += product.weight->rows * product.weight->row_bytes;
   std::atomic<std::size_t> next{0};

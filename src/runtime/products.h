@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -46,6 +47,12 @@ class Products {
     std::vector<float> scales;
     std::vector<float> sums;
   };
+  // The codes as products with weights of one type take them, where kernels have such a form.
+  struct Packed {
+    AlignedFloats storage;
+    std::byte* bytes = nullptr;
+    std::uint64_t token_bytes = 0;
+  };
   struct Call {
     std::span<const Product> products;
     const float* x = nullptr;
@@ -54,7 +61,9 @@ class Products {
   };
 
   void make_pieces(const Call& call, std::uint64_t piece_bytes, bool is_widened);
+  void code_all(const Call& call);
   void code(const Call& call, std::uint32_t group, Codes& codes) const;
+  void pack(const Call& call, WeightType type);
   void run_rows(const Call& call, const Piece& piece) const;
   void run_panel(const Call& call, const Piece& piece, AlignedFloats& panel) const;
   void add_bias(const Call& call, const Piece& piece) const;
@@ -66,6 +75,7 @@ class Products {
   std::vector<Piece> pieces_;
   Codes by_32_;
   Codes by_256_;
+  std::array<Packed, kNumWeightTypes> packed_;
 };
 
 }  // namespace kvarto
