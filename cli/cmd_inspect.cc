@@ -203,7 +203,10 @@ void print_human(const ModelSpec& model, const std::vector<Track>& tracks, Outpu
 
 Result<ExitCode> run(const Asked& asked, Output& out) {
   KVARTO_TRY(ModelSpec opened, open_asked(asked.model));
-  KVARTO_TRY(const ModelSpec model, with_types(std::move(opened), cache_types(asked.model)));
+  KVARTO_CHECK_OK(check_row_types(asked.model, opened));
+  KVARTO_TRY(const std::vector<LayerTypes> by_layer, layer_types(asked.model));
+  KVARTO_TRY(const ModelSpec model,
+             with_types(std::move(opened), cache_types(asked.model), by_layer));
   KVARTO_TRY(const std::vector<Track> tracks,
              make_tracks(model, asked.block_size.value_or(kDefaultBlockSize)));
   if (asked.is_json) {
@@ -216,7 +219,7 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
 
 Runner declare(OptionSet& options) {
   auto asked = std::make_shared<Asked>();
-  declare_model(options, &asked->model);
+  declare_model(options, &asked->model, TypeUse::kPlanned);
   options.section("output");
   options.count("--block-size,--page-size", 1, &asked->block_size,
                 "tokens a block, for the tracks (default 16)");

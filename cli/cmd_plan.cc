@@ -44,6 +44,7 @@ Result<PlanRequest> request_of(const Asked& asked) {
   request.context = asked.context.value_or(0);
   request.num_sequences = asked.num_sequences.value_or(1);
   request.types = cache_types(asked.model);
+  KVARTO_TRY(request.layer_types, layer_types(asked.model));
   KVARTO_CHECK_OK(
       narrow("--tensor-parallel-size", asked.tensor_parallel, &request.tensor_parallel));
   KVARTO_CHECK_OK(
@@ -184,10 +185,20 @@ Status add_tables(const Asked& asked, PlanReport* report) {
   return {};
 }
 
+// Whether rows are kept as this project keeps them: some versions of other engines expand latents
+// into K and V, each of its own type.
+bool is_own_engine(const Asked& asked) {
+  return std::all_of(asked.engines.begin(), asked.engines.end(), [](const std::string& engine) {
+    return engine == "ideal" || engine == "kvarto";
+  });
+}
+
 Result<ExitCode> run(const Asked& asked, Output& out) {
   PlanReport report;
   KVARTO_TRY(report.model, open_asked(asked.model, asked.what_if));
   KVARTO_TRY(report.request, request_of(asked));
+  if (is_own_engine(asked)) KVARTO_CHECK_OK(check_row_types(asked.model, report.model));
+  report.types_by_layer = asked.model.types_by_layer;
   report.notes = report.model.notes;
   if (asked.num_threads.has_value()) {
     report.notes.emplace_back("--threads changes nothing: a cache has one size on all of them");
@@ -272,7 +283,7 @@ void declare_memory(OptionSet& options, Asked* asked) {
 
 Runner declare(OptionSet& options) {
   auto asked = std::make_shared<Asked>();
-  declare_model(options, &asked->model);
+  declare_model(options, &asked->model, TypeUse::kPlanned);
   declare_load(options, asked.get());
   declare_engines(options, asked.get());
   declare_memory(options, asked.get());

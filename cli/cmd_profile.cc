@@ -80,6 +80,7 @@ Result<PlannedRow> planned_row(const Candidate& candidate, const ProfileRequest&
   plan_request.num_sequences = request.num_sequences;
   plan_request.types = request.types;
   const ModelSpec model = request.has_all_layers ? request.model : one_layer_each(request.model);
+  plan_request.layer_types = types_within(model, request.layer_types);
   KVARTO_TRY(const Plan planned, plan(model, plan_request, {"ideal"}));
   PlannedRow row;
   row.architecture = candidate.name.empty()
@@ -95,17 +96,17 @@ Result<PlannedRow> planned_row(const Candidate& candidate, const ProfileRequest&
 
 Status check_all(const ModelSpec& model) {
   for (const LayerGroup& group : model.groups) {
-    if (!group.streams.empty()) KVARTO_CHECK_OK(check_runnable(group));
+    if (!group.streams.empty()) KVARTO_CHECK_OK(check_runnable(model, group));
   }
   return {};
 }
 
 // Refuses what cannot run before anything does.
-Status check_runnable(const std::vector<Candidate>& candidates,
-                      const std::vector<CacheTypes>& all_types) {
+Status check_runnable(const std::vector<Candidate>& candidates, const ModelOptions& asked) {
+  KVARTO_TRY(const std::vector<LayerTypes> by_layer, layer_types(asked));
   for (const Candidate& candidate : candidates) {
-    for (const CacheTypes& types : all_types) {
-      KVARTO_TRY(const ModelSpec model, with_types(candidate.model, types));
+    for (const CacheTypes& types : types_of(asked)) {
+      KVARTO_TRY(const ModelSpec model, with_types(candidate.model, types, by_layer));
       const Status runnable = check_all(model);
       if (runnable.has_value()) continue;
       Error error = runnable.error();
@@ -119,7 +120,7 @@ Status check_runnable(const std::vector<Candidate>& candidates,
 
 // Runs one architecture with one type, or adds it to the planned ones.
 Status run_one(const Candidate& candidate, ProfileRequest request, ProfileReport* report) {
-  KVARTO_TRY(request.model, with_types(candidate.model, request.types));
+  KVARTO_TRY(request.model, with_types(candidate.model, request.types, request.layer_types));
   if (const Status runnable = check_all(request.model); !runnable.has_value()) {
     KVARTO_TRY(PlannedRow row, planned_row(candidate, request));
     row.reason = runnable.error().message;
@@ -152,6 +153,7 @@ Result<ProfileRequest> request_of(const Asked& asked, const ModelSpec& model) {
   }
   request.query_bits = static_cast<std::uint32_t>(query_bits);
   request.has_all_layers = asked.has_all_layers;
+  KVARTO_TRY(request.layer_types, layer_types(asked.model));
   request.is_stopping = &StopSignal::is_stopping();
   KVARTO_TRY(request.layout, parse_layout(asked.layout));
   return request;
@@ -203,6 +205,7 @@ Status run_all(const Asked& asked, const std::vector<Candidate>& candidates,
 Result<ExitCode> run(const Asked& asked, Output& out) {
   ProfileReport report;
   KVARTO_TRY(const ModelSpec model, open_asked(asked.model, asked.what_if));
+  if (asked.what_if.empty()) KVARTO_CHECK_OK(check_row_types(asked.model, model));
   KVARTO_TRY(ProfileRequest request, request_of(asked, model));
   report.model = model.name;
   report.model_layers = model.num_layers;
@@ -219,7 +222,7 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
   KVARTO_TRY(const std::vector<Candidate> candidates,
              candidates_of(asked, model, request, &report));
   if (!asked.shows_planned) {
-    KVARTO_CHECK_OK(check_runnable(candidates, types_of(asked.model)));
+    KVARTO_CHECK_OK(check_runnable(candidates, asked.model));
   }
   KVARTO_CHECK_OK(check_trace(asked.trace));
   const Status ran = [&] {
@@ -245,7 +248,7 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
 
 Runner declare(OptionSet& options) {
   auto asked = std::make_shared<Asked>();
-  declare_model(options, &asked->model);
+  declare_model(options, &asked->model, TypeUse::kWritten);
   options.section("load");
   options.count("-c,--ctx-size,--max-model-len,--context-length", 1, &asked->context,
                 "tokens of a sequence at the end (default: the smaller of the model's maximum and "

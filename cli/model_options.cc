@@ -24,8 +24,6 @@ bool is_path(std::string_view model) {
          ends_with(model, ".gguf") || ends_with(model, ".safetensors");
 }
 
-std::string type_names() { return fmt::format("one of {}", fmt::join(cache_type_names(), " ")); }
-
 Result<ModelSpec> geometry(const ModelOptions& asked) {
   if (asked.architecture.empty()) {
     return fail(ErrorCode::kInvalidArgument,
@@ -125,16 +123,43 @@ Error as_input_error(const std::string& model, Error error) {
   return error;
 }
 
-void declare_model(OptionSet& options, ModelOptions* asked) {
+Result<std::vector<LayerTypes>> layer_types(const ModelOptions& asked) {
+  return parse_layer_types(asked.types_by_layer, asked.index_type);
+}
+
+Status check_row_types(const ModelOptions& asked, const ModelSpec& model) {
+  const CacheTypes types = cache_types(asked);
+  if (asked.value_type.empty() || types.key == types.value) return {};
+  bool has_latents = false;
+  for (const LayerGroup& group : model.groups) {
+    for (const Stream& stream : group.streams) {
+      for (const Field& field : stream.fields) {
+        if (field.role == CodecRole::kValue) return {};
+        has_latents = has_latents || field.role == CodecRole::kKey;
+      }
+    }
+  }
+  if (!has_latents) return {};
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("--cache-type-v: found {}, expected {}, the type of K: the rows of {} are "
+                  "K and V at once",
+                  types.value, types.key, model.name));
+}
+
+void declare_model(OptionSet& options, ModelOptions* asked, TypeUse use) {
   options.positional(
       "MODEL", &asked->model,
       "a config.json, a folder holding one, a .gguf, a .safetensors (or its index), or a "
       "name (see kvarto models); or none, with --arch and its numbers");
   options.section("cache types");
-  options.text("-ctk,--cache-type-k", "TYPE", &asked->key_type, "type of K: " + type_names());
+  options.text("-ctk,--cache-type-k", "TYPE", &asked->key_type, "type of K: " + type_names(use));
   options.text("-ctv,--cache-type-v", "TYPE", &asked->value_type, "type of V, likewise");
   options.text("--kv-cache-dtype,--kv-dtype", "TYPE", &asked->both_types,
                "both types (default bf16)");
+  options.list("--kv-types-by-layer", "LAYERS=TYPE", &asked->types_by_layer,
+               "types of some layers alone: 0-3=f16, or 7=q8_0/q4_0 for K and V; several with "
+               "commas");
   options.text("--index-type", "TYPE", &asked->index_type,
                "type of index keys: f32, f16, bf16, fp8 or another type with scales (default: the "
                "release's own)");

@@ -12,6 +12,7 @@
 #include "kvarto/plan.h"
 #include "kvarto/result.h"
 #include "options.h"
+#include "type_options.h"
 
 namespace kvarto::cli {
 
@@ -21,6 +22,7 @@ struct ModelOptions {
   std::string value_type;
   std::string both_types;
   std::string index_type;
+  std::vector<std::string> types_by_layer;
   std::string architecture;
   std::optional<std::uint64_t> layers;
   std::optional<std::uint64_t> q_heads, kv_heads, head_dim, v_head_dim;
@@ -29,10 +31,14 @@ struct ModelOptions {
   std::optional<double> ratio;
 };
 
-void declare_model(OptionSet& options, ModelOptions* asked);
+void declare_model(OptionSet& options, ModelOptions* asked, TypeUse use);
 
 // The types asked for. `--cache-type-k` and `--cache-type-v` go before `--kv-cache-dtype`.
 [[nodiscard]] CacheTypes cache_types(const ModelOptions& asked);
+// Those of some layers alone. Errors: kInvalidArgument for words that are none.
+[[nodiscard]] Result<std::vector<LayerTypes>> layer_types(const ModelOptions& asked);
+// Refuses a type of V of its own where no rows are V alone. Errors: kInvalidArgument.
+[[nodiscard]] Status check_row_types(const ModelOptions& asked, const ModelSpec& model);
 // Errors: kInvalidArgument for numbers beyond 32 bits.
 [[nodiscard]] Result<WhatIfDefaults> what_if_defaults(const ModelOptions& asked);
 // Opens the model, under `--arch` if given; without a model, builds one from `--arch` and its

@@ -84,6 +84,7 @@ Json request_json(const PlanReport& report) {
           {"cache_type_k", request.types.key},
           {"cache_type_v", request.types.value},
           {"index_type", request.types.index},
+          {"types_by_layer", report.types_by_layer},
           {"tensor_parallel", request.tensor_parallel},
           {"block_size", request.block_size},
           {"micro_batch", request.micro_batch},

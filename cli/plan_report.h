@@ -25,7 +25,8 @@ struct EngineReport {
 };
 
 struct PlanReport {
-  ModelSpec model;  // types set
+  ModelSpec model;                          // types set
+  std::vector<std::string> types_by_layer;  // as asked for
   PlanRequest request;
   std::uint64_t context = 0;  // tokens a sequence
   bool is_default_context = false;

@@ -56,6 +56,7 @@ std::string types_text(const PlanReport& report) {
   std::string text =
       types.key == types.value ? types.key : fmt::format("K {}, V {}", types.key, types.value);
   if (!types.index.empty()) text += ", index " + types.index;
+  for (const std::string& word : report.types_by_layer) text += ", layers " + word;
   return text;
 }
 

@@ -152,6 +152,8 @@ Json run_json(const ProfileRun& run) {
           {"batch", run.batch},
           {"layers", run.layers},
           {"layers_alike", run.group_layers},
+          {"selection_layer",
+           run.selection_layer.has_value() ? Json(*run.selection_layer) : Json(nullptr)},
           {"kernel", run.kernel},
           {"isa", run.isa},
           {"arith", run.arith},
@@ -205,6 +207,7 @@ void add_events(const ProfileRun& run, std::size_t row, double offset_us, Json& 
     };
     phase("append", step.append_s);
     phase("write rows", step.write_s);
+    if (step.index_s > 0) phase("index", step.index_s);
     phase("read plan", step.counts.plan_s);
     phase("score and accumulate", step.counts.pass_s);
     phase("merge", step.counts.merge_s);

@@ -198,6 +198,12 @@ void print_run(const ProfileRun& run, Output& out) {
   out.heading(fmt::format("{}, {}: {} on {}, arithmetic {}, {} thread{}{}", run.architecture,
                           run.type, run.kernel, run.isa, run.arith, run.num_threads,
                           run.num_threads == 1 ? "" : "s", run.is_partial ? ", PARTIAL" : ""));
+  if (run.selection_layer.has_value()) {
+    out.line(
+        fmt::format("  layer {} reads the rows that layer {} selects; bytes and times are its "
+                    "own, \"allocated in all\" has both",
+                    run.layers.front(), *run.selection_layer));
+  }
   print_size(run, out);
   print_layout(run, out);
   print_lifetime(run, out);

@@ -1,6 +1,7 @@
 #include "text_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -31,6 +32,11 @@ Result<SessionOptions> session_of(const TextModelOptions& asked, const ModelSpec
                                  model.max_context));
   }
   options.cache_types = cache_types(asked.model);
+  KVARTO_TRY(options.layer_types, layer_types(asked.model));
+  if (!options.layer_types.empty()) {
+    notes->push_back(
+        fmt::format("types by layer: {}", fmt::join(asked.model.types_by_layer, ", ")));
+  }
   const std::uint64_t cores = std::max(1u, std::thread::hardware_concurrency());
   KVARTO_TRY(options.num_threads, narrow("--threads", asked.threads.value_or(cores)));
   options.chunk_size = asked.micro_batch.value_or(kDefaultMicroBatch);
@@ -64,11 +70,14 @@ void declare_text_model(OptionSet& options, TextModelOptions* asked) {
   options.count("-c,--ctx-size,--max-model-len,--context-length", 1, &asked->context,
                 "tokens that the cache holds (default: the smaller of the model's maximum and "
                 "32768)");
-  const std::string types = fmt::format("one of {}", fmt::join(cache_type_names(), " "));
-  options.text("-ctk,--cache-type-k", "TYPE", &asked->model.key_type, "type of K: " + types);
+  options.text("-ctk,--cache-type-k", "TYPE", &asked->model.key_type,
+               "type of K: " + type_names(TypeUse::kHeads));
   options.text("-ctv,--cache-type-v", "TYPE", &asked->model.value_type, "type of V, likewise");
   options.text("--kv-cache-dtype,--kv-dtype", "TYPE", &asked->model.both_types,
                "both types (default bf16)");
+  options.list("--kv-types-by-layer", "LAYERS=TYPE", &asked->model.types_by_layer,
+               "types of some layers alone: 0-3=f16, or 7=q8_0/q4_0 for K and V; several with "
+               "commas");
   options.count("--block-size,--page-size", 1, &asked->block_size, "tokens a block (default 16)");
   options.text("--layout", "L", &asked->layout, "generic or hardware (default hardware)");
   options.section("how");

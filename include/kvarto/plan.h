@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kvarto/hardware_spec.h"
+#include "kvarto/layer_types.h"
 #include "kvarto/model_spec.h"
 #include "kvarto/result.h"
 
@@ -58,6 +59,7 @@ struct PlanRequest {
   std::uint64_t context = 0;  // tokens a sequence; 0 = the smaller of the model's and 32,768
   std::uint64_t num_sequences = 1;
   CacheTypes types;
+  std::vector<LayerTypes> layer_types;  // of some layers alone; engines ideal and kvarto
   std::uint32_t tensor_parallel = 1;
   std::uint32_t context_parallel = 1;
   std::uint64_t block_size = 0;       // tokens; 0 = the engine's default

@@ -15,6 +15,7 @@
 
 #include "kvarto/attention.h"
 #include "kvarto/kv_cache.h"
+#include "kvarto/layer_types.h"
 #include "kvarto/model_spec.h"
 #include "kvarto/observe.h"
 #include "kvarto/result.h"
@@ -91,9 +92,10 @@ struct ProfileProgress {
 };
 
 struct ProfileRequest {
-  ModelSpec model;            // types set
-  CacheTypes types;           // that were set; for the planner
-  std::uint64_t context = 0;  // tokens of each sequence at the end
+  ModelSpec model;                      // types set
+  CacheTypes types;                     // that were set; for the planner
+  std::vector<LayerTypes> layer_types;  // likewise, of some layers alone
+  std::uint64_t context = 0;            // tokens of each sequence at the end
   std::uint64_t num_sequences = 1;
   std::uint64_t num_steps = 0;  // decode steps, of the context; 0 = default_steps()
   std::uint64_t block_size = kDefaultBlockSize;
@@ -194,7 +196,8 @@ struct StepRecord {
   double begin_s = 0;        // since the first step began
   double append_s = 0;       // blocks reserved
   double write_s = 0;        // rows packed
-  double attention_s = 0;    // plan, pass, merge, and the call around them
+  double attention_s = 0;    // index, plan, pass, merge, and the calls around them
+  double index_s = 0;        // scores and selection of an indexer of these layers
   double total_s = 0;
   StepCounts counts;
   std::uint64_t minor_faults = 0;
@@ -242,6 +245,9 @@ struct ProfileRun {
   std::string type;                   // "bf16", or "k/v" types where they differ
   std::vector<std::uint32_t> layers;  // that ran
   std::uint32_t group_layers = 0;     // layers of the model that are like them
+  // The layer whose selection of rows they reuse. It is in the cache with them, and its indexer
+  // runs; neither its bytes nor its time are theirs.
+  std::optional<std::uint32_t> selection_layer;
   std::uint64_t context = 0;
   std::uint64_t batch = 0;
   std::string kernel, isa, arith;  // what ran
@@ -261,13 +267,15 @@ struct ProfileRun {
   [[nodiscard]] bool is_all_met() const;
 };
 
-// Whether the layers of a group can run now: K and V of the same heads, born with their tokens,
-// read in full or by a window or chunk, in f32, f16 or bf16. Errors: kUnsupported, saying why.
-[[nodiscard]] Status check_runnable(const LayerGroup& group);
+// Whether the layers of a group of `model` can run now: K and V of the same heads, or rows that are
+// both, born with their tokens, read in full, by a window or chunk, by an indexer of their own or
+// by the selection of a layer that has one. Errors: kUnsupported, saying why.
+[[nodiscard]] Status check_runnable(const ModelSpec& model, const LayerGroup& group);
 
-// Runs every layer group that caches something. Errors: kUnsupported for a group that cannot run
-// yet; kInvalidArgument for counts that cannot be; kOutOfMemory, before anything is allocated,
-// with the bytes asked for and those available.
+// Runs every layer group that caches something; of groups that differ in the layer alone whose
+// selection they reuse the first one, unless all layers are asked for. Errors: kUnsupported for a
+// group that cannot run yet; kInvalidArgument for counts that cannot be; kOutOfMemory, before
+// anything is allocated, with the bytes asked for and those available.
 [[nodiscard]] Result<std::vector<ProfileRun>> profile(const ProfileRequest& request);
 
 }  // namespace kvarto

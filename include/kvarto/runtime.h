@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "kvarto/attention.h"
+#include "kvarto/layer_types.h"
 #include "kvarto/layout.h"
 #include "kvarto/model_spec.h"
 #include "kvarto/result.h"
@@ -60,6 +61,7 @@ struct SessionOptions {
   // the model's maximum is accepted.
   std::uint64_t context = 0;
   CacheTypes cache_types;
+  std::vector<LayerTypes> layer_types;  // of some layers alone
   std::uint32_t num_threads = 1;
   // Tokens of a prompt that go through the layers at once; the most that a window holds beside
   // itself. At most 65,536.

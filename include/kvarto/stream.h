@@ -72,7 +72,7 @@ struct Access {
   double ratio = 1.0;
   // Rows that cover any of the newest `skip_tokens` tokens are not read (another stream is).
   std::uint64_t skip_tokens = 0;
-  // kWindow: the first row read is moved back to a multiple of this many rows.
+  // In rows: kWindow begins at a multiple of it; kTopK adds the rows behind the last multiple.
   std::uint64_t align_rows = 1;
   friend bool operator==(const Access&, const Access&) = default;
 };

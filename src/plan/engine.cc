@@ -11,11 +11,12 @@ namespace kvarto {
 namespace {
 
 constexpr std::array<EngineTraits, 8> kTraits = {{
-    {.name = "ideal"},
+    {.name = "ideal", .has_layer_types = true},
     {.name = "kvarto",
      .has_block_size = true,
      .has_micro_batch = true,
      .has_squares = true,
+     .has_layer_types = true,
      .counts_whole_blocks = true},
     {.name = "llama.cpp",
      .has_swa_full = true,

@@ -58,6 +58,7 @@ struct EngineTraits {
   bool has_block_size = false;
   bool has_micro_batch = false;
   bool has_squares = false;
+  bool has_layer_types = false;
   // Its rows live in blocks of one sequence each, so that the memory holds whole blocks alone.
   bool counts_whole_blocks = false;
 };

@@ -228,6 +228,14 @@ void count_tokens_in_blocks(const Engine& engine, const EngineCase& engine_case,
 
 Result<EnginePlan> run_engine(const EngineChoice& choice, EngineCase engine_case) {
   engine_case.profile = choice.profile;
+  if (!engine_case.request.layer_types.empty() &&
+      !engine_traits(choice.engine->name).has_layer_types) {
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("engine {}: found types by layer, but it has one type of K and one of V "
+                    "for all layers",
+                    choice.engine->name));
+  }
   KVARTO_TRY(EnginePlan plan, choice.engine->plan(engine_case));
   plan.engine = choice.engine->name;
   plan.profile = choice.profile;
@@ -269,7 +277,7 @@ Result<Plan> plan(const ModelSpec& model, const PlanRequest& asked,
   Plan plan;
   PlanRequest request = asked;
   resolve_context(model, request, plan);
-  KVARTO_TRY(const ModelSpec typed, with_types(model, request.types));
+  KVARTO_TRY(const ModelSpec typed, with_types(model, request.types, request.layer_types));
   KVARTO_TRY(const std::vector<LayerGroup> draft_groups,
              running_draft_groups(typed, request.draft_layers, plan));
   const EngineCase engine_case{model, typed, draft_groups, request, {}};

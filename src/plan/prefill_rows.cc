@@ -84,6 +84,9 @@ Visible visible_rows(const Stream& stream) {
       visible.align = std::max<std::uint64_t>(access.align_rows, 1);
       break;
     case Access::Kind::kTopK:
+      visible.count = access.count;
+      visible.align = std::max<std::uint64_t>(access.align_rows, 1);
+      break;
     case Access::Kind::kBlocks:
       visible.count = access.count;
       break;

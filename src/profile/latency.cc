@@ -65,15 +65,18 @@ struct Phase {
   Seconds seconds;
 };
 
+constexpr const char* kIndexPhase = "index";
+
 constexpr Phase kPhases[] = {
     {"append", [](const StepRecord& step) { return step.append_s; }},
     {"write rows", [](const StepRecord& step) { return step.write_s; }},
+    {kIndexPhase, [](const StepRecord& step) { return step.index_s; }},
     {"read plan", [](const StepRecord& step) { return step.counts.plan_s; }},
     {"score and accumulate", [](const StepRecord& step) { return step.counts.pass_s; }},
     {"merge", [](const StepRecord& step) { return step.counts.merge_s; }},
     {"rest",
      [](const StepRecord& step) {
-       return step.total_s - step.append_s - step.write_s - step.counts.plan_s -
+       return step.total_s - step.append_s - step.write_s - step.index_s - step.counts.plan_s -
               step.counts.pass_s - step.counts.merge_s;
      }},
 };
@@ -128,7 +131,10 @@ void report_latency(const std::vector<StepRecord>& steps, std::uint64_t warm_up_
   report.warm_up = summarise_latency(warm_up);
   report.steps = summarise_latency(totals);
   const double sum = totals.empty() ? 1 : mean_of(totals) * static_cast<double>(totals.size());
+  const bool has_index = std::any_of(measured.begin(), measured.end(),
+                                     [](const StepRecord& step) { return step.index_s > 0; });
   for (const Phase& phase : kPhases) {
+    if (phase.name == kIndexPhase && !has_index) continue;
     std::vector<double> seconds;
     double phase_sum = 0;
     for (const StepRecord& step : measured) {

@@ -3,69 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
-#include "attention/call_check.h"
 #include "base/checked.h"
 #include "cache/storage.h"
-#include "kernels/dispatch.h"
-#include "kvarto/measure.h"
 #include "kvarto/plan.h"
-#include "profile/latency.h"
 #include "profile/profile_loop.h"
+#include "profile/run_report.h"
 
 namespace kvarto {
 namespace {
 
 constexpr std::uint64_t kDefaultSteps = 128;
-// The read stream of the machine is measured over at most this much.
-constexpr std::uint64_t kMaxStreamBytes = std::uint64_t{1} << 30;
-constexpr std::uint64_t kMinStreamBytes = std::uint64_t{1} << 16;
-constexpr double kStreamSeconds = 0.05;
-
-bool can_be_written(Codec codec) {
-  return kernel_table(Isa::kScalar).encode[static_cast<std::size_t>(codec)] != nullptr;
-}
-
-Status refuse(const LayerGroup& group, const std::string& why) {
-  return fail(
-      ErrorCode::kUnsupported,
-      fmt::format("{}: {}; what runs now is K and V of the same heads, "
-                  "or rows that are both, read in full, by a window or chunk or by an indexer",
-                  group.architecture, why));
-}
-
-Status check_stream(const LayerGroup& group, const Stream& stream) {
-  const auto no = [&](const std::string& what) {
-    return refuse(group, fmt::format("stream \"{}\" {}", stream.name, what));
-  };
-  const bool is_both = serves_both(group);
-  if (!is_both && stream.name != "k" && stream.name != "v") return no("cannot run yet");
-  if (!is_both && stream.fields.size() != 1) return no("has rows of several fields");
-  if (stream.owner_layer.has_value()) return no("is borrowed from another layer");
-  if (stream.tokens_per_row != 1 || stream.birth_delay_tokens != 0 || !stream.born_from.empty()) {
-    return no("is not born with its token");
-  }
-  const Lifetime::Kind life = stream.lifetime.kind;
-  if (life != Lifetime::Kind::kNever && life != Lifetime::Kind::kWindow &&
-      life != Lifetime::Kind::kChunk) {
-    return no("has lifetime " + to_string(stream.lifetime));
-  }
-  if (stream.selection_layer.has_value()) return no("is read by the selection of another layer");
-  const Access& access = stream.access;
-  const bool is_picked = access.kind == Access::Kind::kTopK && is_both &&
-                         index_stream(group) != nullptr && group.query.index_heads != 0;
-  if ((access.kind != Access::Kind::kAll && access.kind != Access::Kind::kWindow && !is_picked) ||
-      access.skip_tokens != 0 || access.align_rows != 1) {
-    return no("is read by " + to_string(access));
-  }
-  for (const Field& field : stream.fields) {
-    if (can_be_written(field.codec)) continue;
-    return no(fmt::format("has type {}", codec_info(field.codec).name));
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -77,29 +25,6 @@ std::uint64_t default_steps(std::uint64_t context) {
 bool ProfileRun::is_all_met() const {
   return std::all_of(verified.begin(), verified.end(),
                      [](const Verified& statement) { return statement.is_met; });
-}
-
-Status check_runnable(const LayerGroup& group) {
-  if (serves_both(group)) {
-    for (const Stream& stream : group.streams) KVARTO_CHECK_OK(check_stream(group, stream));
-    return group.query.q_heads != 0 ? Status{} : refuse(group, "no query heads");
-  }
-  if (group.streams.size() != 2 || group.streams[0].name == group.streams[1].name) {
-    for (const Stream& stream : group.streams) KVARTO_CHECK_OK(check_stream(group, stream));
-    return refuse(group, fmt::format("{} streams", group.streams.size()));
-  }
-  for (const Stream& stream : group.streams) KVARTO_CHECK_OK(check_stream(group, stream));
-  const Stream& a = group.streams[0];
-  const Stream& b = group.streams[1];
-  if (!(a.lifetime == b.lifetime) || !(a.access == b.access) ||
-      a.fields.front().heads != b.fields.front().heads) {
-    return refuse(group, "K and V of different heads, lifetime or access");
-  }
-  if (group.query.q_heads == 0 || group.query.q_heads % a.fields.front().heads != 0) {
-    return refuse(group, fmt::format("{} query heads for {} KV heads", group.query.q_heads,
-                                     a.fields.front().heads));
-  }
-  return {};
 }
 
 namespace {
@@ -124,6 +49,7 @@ Status check_request(const ProfileRequest& request) {
   return {};
 }
 
+// The group, or its first layer.
 ModelSpec one_group(const ProfileRequest& request, const LayerGroup& group) {
   ModelSpec model = request.model;
   model.groups = {group};
@@ -133,11 +59,24 @@ ModelSpec one_group(const ProfileRequest& request, const LayerGroup& group) {
   return model;
 }
 
-PlanRequest plan_request(const ProfileRequest& request, std::uint64_t context) {
+// With the layer behind it whose selection the group reuses, if it does.
+ModelSpec with_selecting_layer(ModelSpec model, const ProfileRequest& request,
+                               const LayerGroup& group) {
+  const std::optional<std::uint32_t> layer = selection_layer(group);
+  if (!layer.has_value()) return model;
+  model.groups.push_back(*selecting_group(request.model, group));
+  model.groups.back().layers = {*layer};
+  ++model.num_layers;
+  return model;
+}
+
+PlanRequest plan_request(const ProfileRequest& request, const ModelSpec& model,
+                         std::uint64_t context) {
   PlanRequest plan;
   plan.context = context;
   plan.num_sequences = request.num_sequences;
   plan.types = request.types;
+  plan.layer_types = types_within(model, request.layer_types);
   plan.block_size = request.block_size;
   plan.micro_batch = request.micro_batch;
   plan.keeps_squares = request.arith == Arith::kF16;
@@ -160,266 +99,6 @@ Status check_memory(const ProfileRequest& request, const LayerGroup& group, cons
                   needed ? std::to_string(*needed) : std::string("more than 2^64"), available));
 }
 
-// --- Reports -------------------------------------------------------------------------------------
-
-// Codecs of the fields of a row, "fp8_scaled_128 + bf16" where they differ.
-std::string codec_names(const Stream& stream) {
-  std::string names;
-  for (const Field& field : stream.fields) {
-    const std::string_view name = codec_info(field.codec).name;
-    if (&field != &stream.fields.front() && field.codec == stream.fields.front().codec) continue;
-    names += (names.empty() ? "" : " + ") + std::string(name);
-  }
-  return names;
-}
-
-class Reporter {
- public:
-  Reporter(const ProfileRequest& request, ProfileLoop& loop, const Plan& allocation, Plan ideal)
-      : request_(request), loop_(loop), allocation_(allocation), ideal_(std::move(ideal)) {}
-
-  Status report(ProfileRun& run) {
-    KVARTO_CHECK_OK(report_streams(run));
-    report_size(run);
-    report_access(run);
-    run.lifetime = loop_.recorder().lifetimes();
-    report_latency(run.steps, run.warm_up_steps, run.latency);
-    KVARTO_TRY(run.latency.empty_call_us, loop_.empty_call_us());
-    KVARTO_CHECK_OK(report_bandwidth(run));
-    return verify(run);
-  }
-
- private:
-  [[nodiscard]] std::uint64_t num_layers() const { return loop_.layers().size(); }
-
-  // One stream as the last step read it.
-  struct Seen {
-    StreamView stream;
-    std::uint64_t row_bytes = 0;
-    std::uint64_t inline_row_bytes = 0;  // without what lies behind all rows of the block
-    std::vector<ReadRun> runs;
-  };
-  Result<Seen> seen_of(const Stream& stream, const CacheView& view) {
-    const RowPairBytes bytes = row_pair_bytes(view);
-    if (stream.purpose != Purpose::kIndexer) {
-      const bool is_value = stream.name == "v";
-      const std::uint64_t row_bytes = is_value ? bytes.v : bytes.k;
-      return Seen{is_value ? view.v : view.k, row_bytes, row_bytes, loop_.recorder().runs()};
-    }
-    Seen seen;
-    KVARTO_TRY(seen.stream, loop_.index_keys(0));
-    const CodecBytes of_key = codec_bytes(seen.stream.codec, seen.stream.width);
-    seen.row_bytes = of_key.total();
-    seen.inline_row_bytes = head_bytes_in_row(stream, stream.fields.front());
-    for (std::uint32_t s = 0; s < view.sequences.size(); ++s) {
-      seen.runs.push_back({s, 0, view.sequences[s].num_tokens});
-    }
-    return seen;
-  }
-
-  Status report_streams(ProfileRun& run) {
-    KVARTO_TRY(const LayerView view, loop_.view(0));
-    const Track& track = loop_.cache().tracks().front();
-    for (const TrackStream& of_track : track.streams) {
-      const Stream& stream = loop_.group().streams[of_track.stream];
-      KVARTO_TRY(const Seen seen, seen_of(stream, view.cache()));
-      StreamSize size;
-      size.name = stream.name;
-      size.codec = codec_names(stream);
-      size.predicted_bytes = resident_rows(stream, loop_.num_tokens()) * row_bytes(stream).total() *
-                             num_layers() * request_.num_sequences;
-      std::uint64_t blocks = 0;
-      for (const SequenceView& sequence : view.cache().sequences) {
-        const std::uint64_t held = sequence.first_block * view.cache().rows_per_block;
-        const std::uint64_t first = std::max(held, loop_.first_visible());
-        size.measured_bytes += (sequence.num_tokens - first) * seen.row_bytes * num_layers();
-        blocks += sequence.block_table.size();
-      }
-      size.predicted_held_bytes = resident_blocks(track, loop_.num_tokens()) *
-                                  of_track.slice_bytes() * num_layers() * request_.num_sequences;
-      size.held_bytes = blocks * seen.stream.block_stride_bytes * num_layers();
-      run.size.streams.push_back(size);
-      StreamLayoutReport layout;
-      layout.name = stream.name;
-      layout.slice_bytes = of_track.slice_bytes();
-      layout.padding_bytes = of_track.padding_bytes;
-      describe_reads({seen.stream, view.cache().rows_per_block, view.cache().sequences, seen.runs,
-                      seen.inline_row_bytes},
-                     layout);
-      run.layout.streams.push_back(layout);
-    }
-    run.layout.block_size = track.rows_per_block;
-    run.layout.block_bytes = track.block_bytes;
-    return {};
-  }
-
-  void report_size(ProfileRun& run) {
-    SizeReport& size = run.size;
-    size.predicted_allocated_bytes = allocation_.engines.front().bytes;
-    size.allocated_bytes = loop_.cache().allocated_bytes();
-    for (const LedgerEntry& entry : allocation_.engines.front().ledger) {
-      if (entry.cause == Cause::kMetadata) size.predicted_metadata_bytes += entry.bytes;
-    }
-    for (const TrackUsage& usage : loop_.cache().usage()) {
-      size.metadata_bytes += usage.metadata_bytes;
-      size.storage_bytes += usage.storage_bytes;
-      size.resident_bytes += usage.resident_bytes;
-      run.layout.huge_page_bytes += usage.huge_page_bytes;
-      run.layout.is_huge_page_advised |= usage.is_huge_page_advised;
-    }
-    std::uint64_t measured = 0;
-    std::uint64_t held = 0;
-    for (const StreamSize& stream : size.streams) {
-      measured += stream.measured_bytes;
-      held += stream.held_bytes;
-    }
-    if (held != 0) {
-      size.fragmentation = 1 - static_cast<double>(measured) / static_cast<double>(held);
-    }
-  }
-
-  void report_access(ProfileRun& run) {
-    AccessReport& access = run.access;
-    const Stream& any = loop_.group().streams.front();
-    const std::uint64_t copies = num_layers() * request_.num_sequences;
-    const StepRecord& last = run.steps.back();
-    access.predicted_rows = rows_read(any, last.tokens) * copies;
-    access.measured_rows = last.counts.rows_read;
-    for (const StreamSize& size : run.size.streams) {
-      for (const Stream& stream : loop_.group().streams) {
-        if (stream.name != size.name) continue;
-        const std::uint64_t measured = stream.purpose == Purpose::kIndexer ? last.counts.index_bytes
-                                       : size.name == "v"                  ? last.counts.v_bytes
-                                                                           : last.counts.k_bytes;
-        access.streams.push_back(
-            {size.name, rows_read(stream, last.tokens) * row_bytes(stream).total() * copies,
-             measured});
-      }
-    }
-    access.predicted_step_bytes = ideal_.step.read_bytes;
-    const Stream* index = index_stream(loop_.group());
-    for (const StepRecord& step : run.steps) {
-      ++access.steps_checked;
-      const std::uint64_t index_rows = index == nullptr ? 0 : rows_read(*index, step.tokens);
-      if (step.counts.rows_read != rows_read(any, step.tokens) * copies ||
-          step.counts.index_rows != index_rows * copies) {
-        ++access.steps_that_differ;
-      }
-    }
-  }
-
-  Status report_bandwidth(ProfileRun& run) {
-    std::vector<double> attention_s;
-    for (std::size_t i = run.warm_up_steps; i < run.steps.size(); ++i) {
-      attention_s.push_back(run.steps[i].attention_s);
-    }
-    const StepCounts& counts = run.steps[run.warm_up_steps + attention_s.size() / 2].counts;
-    const std::uint64_t bytes = counts.k_bytes + counts.v_bytes + counts.index_bytes;
-    const double median = median_s(attention_s);
-    if (median > 0) run.access.gb_per_s = static_cast<double>(bytes) / median / 1e9;
-    MachineBench bench;
-    bench.working_sets_bytes = {std::max(std::clamp(bytes, kMinStreamBytes, kMaxStreamBytes),
-                                         kMinStreamBytes * request_.num_threads)};
-    bench.threads = {request_.num_threads};
-    bench.seconds_per_point = kStreamSeconds;
-    KVARTO_TRY(const MachineReport machine, measure_machine(bench));
-    for (const BandwidthPoint& point : machine.bandwidth) {
-      run.access.machine_gb_per_s = std::max(run.access.machine_gb_per_s, point.gb_per_s);
-    }
-    return {};
-  }
-
-  Status verify(ProfileRun& run) {
-    const auto add = [&](const char* statement, bool is_met, std::string detail) {
-      run.verified.push_back({statement, is_met, std::move(detail)});
-    };
-    const SizeReport& size = run.size;
-    add("planned bytes = allocated bytes", size.predicted_allocated_bytes == size.allocated_bytes,
-        fmt::format("{} = {}", size.predicted_allocated_bytes, size.allocated_bytes));
-    bool is_equal = true;
-    std::uint64_t predicted = 0;
-    std::uint64_t measured = 0;
-    for (const StreamSize& stream : size.streams) {
-      is_equal &= stream.predicted_bytes == stream.measured_bytes &&
-                  stream.predicted_held_bytes == stream.held_bytes;
-      predicted += stream.predicted_bytes;
-      measured += stream.measured_bytes;
-    }
-    add("planned bytes of every stream = measured bytes", is_equal,
-        fmt::format("{} = {}", predicted, measured));
-    const AccessReport& access = run.access;
-    std::uint64_t read = 0;
-    is_equal = access.steps_that_differ == 0;
-    for (const StreamAccess& stream : access.streams) {
-      is_equal &= stream.predicted_bytes == stream.measured_bytes;
-      read += stream.measured_bytes;
-    }
-    add("bytes read = bytes predicted, in every step",
-        is_equal && read == access.predicted_step_bytes,
-        fmt::format("{} = {} in the last of {} steps", read, access.predicted_step_bytes,
-                    access.steps_checked));
-    KVARTO_CHECK_OK(verify_rows(run));
-    return verify_poison(run);
-  }
-
-  Status verify_rows(ProfileRun& run) {
-    KVARTO_TRY(const ReadBack rows, loop_.read_back());
-    run.verified.push_back(
-        {"cached rows are those that were written", rows.num_differing == 0,
-         fmt::format(
-             "{} of {} elements differ from what their type stores; its rounding moved them "
-             "by up to {:.1e}",
-             rows.num_differing, rows.num_elements, rows.rounding)});
-    return {};
-  }
-
-  // Fills all rows of layer 0 that `runs` does not name with NaN; returns how many.
-  Result<std::uint64_t> poison_all_but(std::span<const ReadRun> runs) {
-    KVARTO_TRY(const LayerView view, loop_.view(0));
-    const CacheView& cache = view.cache();
-    const std::uint64_t num_blocks = loop_.cache().usage().front().num_blocks;
-    // Not through writable_base(): the squares of the rows that are read stay as they are.
-    const auto writable = [](const std::byte* base) { return const_cast<std::byte*>(base); };
-    const RowPairBytes bytes = row_pair_bytes(cache);
-    std::uint64_t rows =
-        poison_unread({cache.k, cache.rows_per_block, cache.sequences, runs, bytes.k},
-                      writable(cache.k.base), num_blocks);
-    if (bytes.v != 0) {
-      rows += poison_unread({cache.v, cache.rows_per_block, cache.sequences, runs, bytes.v},
-                            writable(cache.v.base), num_blocks);
-    }
-    return rows;
-  }
-
-  // The last thing to verify: it destroys the cache's contents.
-  Status verify_poison(ProfileRun& run) {
-    KVARTO_TRY(std::span<const float> out, loop_.decode_again());
-    const std::vector<float> before(out.begin(), out.end());
-    const auto is_same = [&] { return std::equal(before.begin(), before.end(), out.begin()); };
-    std::vector<ReadRun> runs = loop_.recorder().runs();
-    KVARTO_TRY(const std::uint64_t rows, poison_all_but(runs));
-    KVARTO_TRY(out, loop_.decode_again());
-    const bool is_untouched = is_same();
-    // The counter-test: a row that is read, filled likewise, must show.
-    ++runs.front().first_row;
-    --runs.front().num_rows;
-    KVARTO_CHECK_OK(poison_all_but(runs));
-    KVARTO_TRY(out, loop_.decode_again());
-    const bool is_seen = !is_same();
-    run.verified.push_back(
-        {"poisoned neighbours untouched", is_untouched && is_seen,
-         fmt::format("{} unread rows filled with NaN: output {}; one read row filled: output {}",
-                     rows, is_untouched ? "the same" : "changed",
-                     is_seen ? "changed" : "the same")});
-    return {};
-  }
-
-  const ProfileRequest& request_;
-  ProfileLoop& loop_;
-  const Plan& allocation_;
-  Plan ideal_;
-};
-
 std::string type_of(const LayerGroup& group, const CacheTypes& types) {
   // A row of several codecs has the name that was asked for.
   if (serves_both(group)) {
@@ -436,23 +115,57 @@ std::string type_of(const LayerGroup& group, const CacheTypes& types) {
 }
 
 Result<ProfileRun> profile_group(const ProfileRequest& request, const LayerGroup& group) {
-  KVARTO_CHECK_OK(check_runnable(group));
-  const ModelSpec model = one_group(request, group);
+  const ModelSpec own = one_group(request, group);
+  const ModelSpec model = with_selecting_layer(own, request, group);
   KVARTO_TRY(const Plan allocation,
-             plan(model, plan_request(request, request.context), {"kvarto"}));
+             plan(model, plan_request(request, model, request.context), {"kvarto"}));
   KVARTO_CHECK_OK(check_memory(request, group, allocation));
   ProfileRun run;
   run.architecture = group.architecture;
-  run.type = type_of(group, request.types);
-  run.layers = model.groups.front().layers;
-  run.group_layers = static_cast<std::uint32_t>(group.layers.size());
+  run.layers = own.groups.front().layers;
+  run.type = type_of(group, types_of_layer(run.layers.front(), request.types, request.layer_types));
+  run.selection_layer = selection_layer(group);
   run.batch = request.num_sequences;
   KVARTO_TRY(const std::unique_ptr<ProfileLoop> loop, ProfileLoop::create(request, model));
   KVARTO_CHECK_OK(loop->run(run));
   run.context = loop->num_tokens();
-  KVARTO_TRY(Plan ideal, plan(model, plan_request(request, run.context), {"ideal"}));
-  KVARTO_CHECK_OK(Reporter(request, *loop, allocation, std::move(ideal)).report(run));
+  KVARTO_TRY(const Plan ideal, plan(own, plan_request(request, own, run.context), {"ideal"}));
+  KVARTO_CHECK_OK(report_run(request, *loop, {allocation, ideal}, run));
   return run;
+}
+
+// Whether groups differ in nothing but the layer whose selection they reuse.
+bool is_alike(const LayerGroup& a, const LayerGroup& b) {
+  if (a.architecture != b.architecture || !(a.query == b.query) || !selection_layer(a) ||
+      !selection_layer(b)) {
+    return false;
+  }
+  std::vector<Stream> streams = b.streams;
+  for (std::size_t i = 0; i < std::min(streams.size(), a.streams.size()); ++i) {
+    streams[i].selection_layer = a.streams[i].selection_layer;
+  }
+  return streams == a.streams;
+}
+
+// A group that runs, and how many layers of the model are like its own.
+struct Kind {
+  const LayerGroup* group = nullptr;
+  std::size_t num_layers = 0;
+};
+std::vector<Kind> kinds_of(const ProfileRequest& request) {
+  std::vector<Kind> kinds;
+  for (const LayerGroup& group : request.model.groups) {
+    if (group.streams.empty()) continue;
+    const auto same = std::find_if(kinds.begin(), kinds.end(), [&](const Kind& kind) {
+      return !request.has_all_layers && is_alike(*kind.group, group);
+    });
+    if (same == kinds.end()) {
+      kinds.push_back({&group, group.layers.size()});
+    } else {
+      same->num_layers += group.layers.size();
+    }
+  }
+  return kinds;
 }
 
 }  // namespace
@@ -461,13 +174,13 @@ Result<std::vector<ProfileRun>> profile(const ProfileRequest& request) {
   KVARTO_CHECK_OK(check_request(request));
   std::vector<ProfileRun> runs;
   for (const LayerGroup& group : request.model.groups) {
-    if (!group.streams.empty()) KVARTO_CHECK_OK(check_runnable(group));
+    if (!group.streams.empty()) KVARTO_CHECK_OK(check_runnable(request.model, group));
   }
-  for (const LayerGroup& group : request.model.groups) {
-    if (group.streams.empty()) continue;
+  for (const Kind& kind : kinds_of(request)) {
     if (!runs.empty() && request.is_stopping != nullptr && request.is_stopping->load()) break;
     try {
-      KVARTO_TRY(ProfileRun run, profile_group(request, group));
+      KVARTO_TRY(ProfileRun run, profile_group(request, *kind.group));
+      run.group_layers = static_cast<std::uint32_t>(kind.num_layers);
       runs.push_back(std::move(run));
     } catch (const std::bad_alloc&) {
       return fail(ErrorCode::kOutOfMemory,

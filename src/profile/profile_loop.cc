@@ -21,7 +21,6 @@ constexpr std::uint64_t kDistinctRows = 512;
 constexpr double kPrefillFlop = 2e10;
 constexpr std::uint64_t kMaxWarmUpSteps = 8;
 constexpr std::uint64_t kNumEmptyCalls = 200;
-constexpr std::uint64_t kNumRowsReadBack = 512;
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -44,6 +43,21 @@ std::uint64_t row_floats(const Stream& stream) {
 const Stream* index_stream(const LayerGroup& group) {
   for (const Stream& stream : group.streams) {
     if (stream.purpose == Purpose::kIndexer) return &stream;
+  }
+  return nullptr;
+}
+
+std::optional<std::uint32_t> selection_layer(const LayerGroup& group) {
+  return group.streams.empty() ? std::nullopt : group.streams.front().selection_layer;
+}
+
+const LayerGroup* selecting_group(const ModelSpec& model, const LayerGroup& group) {
+  const std::optional<std::uint32_t> layer = selection_layer(group);
+  if (!layer.has_value()) return index_stream(group) == nullptr ? nullptr : &group;
+  for (const LayerGroup& other : model.groups) {
+    const bool has_layer =
+        std::find(other.layers.begin(), other.layers.end(), *layer) != other.layers.end();
+    if (has_layer && index_stream(other) != nullptr && !selection_layer(other)) return &other;
   }
   return nullptr;
 }
@@ -127,7 +141,21 @@ Status ProfileLoop::find_streams() {
   std::mt19937 random('q');
   std::normal_distribution<float> normal;
   for (float& value : q_) value = normal(random);
-  if (const Stream* index = index_stream(group())) {
+  KVARTO_CHECK_OK(find_index());
+  return {};
+}
+
+// Queries of the indexer, its rows, and where they lie if they are another layer's.
+Status ProfileLoop::find_index() {
+  const LayerGroup& selecting = indexing_group();
+  const QueryShape& query = selecting.query;
+  if (selection_layer(group())) {
+    KVARTO_TRY(shared_index_,
+               cache_.find_stream(selecting.layers.front(), index_stream(selecting)->name));
+  }
+  std::mt19937 random('i');
+  std::normal_distribution<float> normal;
+  if (const Stream* index = index_stream(selecting)) {
     index_tables_.emplace_back(std::min(kDistinctRows, request_.context), row_floats(*index), 'i');
     index_q_.resize(request_.num_sequences * query.index_heads * query.index_dim);
     index_weights_.resize(request_.num_sequences * query.index_heads);
@@ -178,8 +206,11 @@ Status ProfileLoop::grow(std::uint64_t count, double& append_s, double& write_s)
     if (!layer.is_one()) KVARTO_CHECK_OK(write_rows(layer.v, tables_[1], count));
     if (layer.index) KVARTO_CHECK_OK(write_rows(*layer.index, index_tables_[0], count));
   }
+  const double written = now_s();
   append_s += appended - begin;
-  write_s += now_s() - appended;
+  write_s += written - appended;
+  if (shared_index_) KVARTO_CHECK_OK(write_rows(*shared_index_, index_tables_[0], count));
+  shared_s_ += now_s() - written;
   num_tokens_ += count;
   return {};
 }
@@ -225,9 +256,10 @@ Status ProfileLoop::attend_prefill(std::uint64_t count, PrefillReport& report) {
   std::vector<float> out(num_queries * query.q_heads * query.v_dim);
   const std::vector<std::uint64_t> q_lens(request_.num_sequences, count);
   KVARTO_TRY(const LayerView layer, view(0));
+  KVARTO_CHECK_OK(select_shared(layer.cache(), q_lens));
   const double begin = now_s();
-  if (layers_[0].index) {
-    KVARTO_CHECK_OK(select(layer.cache(), 0, q_lens));
+  if (is_selected(0)) {
+    if (layers_[0].index) KVARTO_CHECK_OK(select(layer.cache(), *layers_[0].index, q_lens));
     KVARTO_CHECK_OK(attend_selected(layer.cache(), q_lens, q, out));
     report.attention_s += now_s() - begin;
     report.attended_tokens += count;
@@ -246,55 +278,14 @@ Status ProfileLoop::attend_prefill(std::uint64_t count, PrefillReport& report) {
   return {};
 }
 
-Status ProfileLoop::select(const CacheView& view, std::size_t layer,
-                           std::span<const std::uint64_t> q_lens) {
-  // Rows and index keys are of one track: their block tables are the same.
-  SelectCall call;
-  call.view = view;
-  KVARTO_TRY(call.view.k, index_keys(layer));
-  call.view.k_tail = {};
-  call.q_lens = q_lens;
-  call.num_index_heads = group().query.index_heads;
-  call.top_k = group().streams.front().access.count;
-  // Every token of a prefill has the query of its sequence's decode steps.
-  const std::size_t repeats = q_lens.empty() ? 1 : q_lens.front();
-  std::vector<float> q;
-  std::vector<float> weights;
-  for (std::size_t i = 0; i < repeats; ++i) {
-    q.insert(q.end(), index_q_.begin(), index_q_.end());
-    weights.insert(weights.end(), index_weights_.begin(), index_weights_.end());
-  }
-  call.q = q;
-  call.weights = weights;
-  const bool is_f32 = options_.arith == Arith::kAuto || options_.arith == Arith::kF32;
-  call.arith = is_f32 ? IndexArith::kF32 : IndexArith::kInt16;
-  KVARTO_TRY(const SelectReport report, runner_.select(call, selection_));
-  selected_.rows_read += report.rows_read;
-  selected_.bytes_read += report.bytes_read;
-  return {};
-}
-
-Status ProfileLoop::attend_selected(const CacheView& view, std::span<const std::uint64_t> q_lens,
-                                    std::span<const float> q, std::span<float> out) {
-  const std::vector<SequenceView> queries = query_views(view.sequences, q_lens);
-  DecodeCall call;
-  call.view = view;
-  call.view.sequences = queries;
-  call.num_q_heads = group().query.q_heads;
-  call.q = q;
-  call.options = options_;
-  call.out = out;
-  call.selections = selection_.queries();
-  KVARTO_CHECK_OK(runner_.decode(call));
-  return {};
-}
-
 Result<AttentionReport> ProfileLoop::decode(const CacheView& view, std::size_t layer) {
   DecodeCall call;
   if (layers_[layer].index) {
-    KVARTO_CHECK_OK(select(view, layer, {}));
-    call.selections = selection_.queries();
+    const double begin = now_s();
+    KVARTO_CHECK_OK(select(view, *layers_[layer].index, {}));
+    index_s_ += now_s() - begin;
   }
+  if (is_selected(layer)) call.selections = selection_.queries();
   call.view = view;
   call.num_q_heads = group().query.q_heads;
   call.q = q_;
@@ -309,9 +300,12 @@ Status ProfileLoop::step(ProfileRun& report) {
   const double begin = now_s();
   if (report.steps.empty()) start_s_ = begin;
   record.begin_s = begin - start_s_;
-  KVARTO_CHECK_OK(grow(1, record.append_s, record.write_s));
-  const double grown = now_s();
   selected_ = {};
+  index_s_ = shared_s_ = 0;
+  KVARTO_CHECK_OK(grow(1, record.append_s, record.write_s));
+  KVARTO_TRY(const LayerView first_view, view(0));
+  KVARTO_CHECK_OK(select_shared(first_view.cache(), {}));
+  const double grown = now_s();
   AttentionReport ran;
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     KVARTO_TRY(const LayerView layer_view, view(layer));
@@ -321,7 +315,8 @@ Status ProfileLoop::step(ProfileRun& report) {
   const rusage after = usage_now();
   record.tokens = num_tokens_;
   record.attention_s = end - grown;
-  record.total_s = end - begin;
+  record.index_s = index_s_;
+  record.total_s = end - begin - shared_s_;
   record.counts = recorder_->next_step();
   record.counts.index_rows = selected_.rows_read;
   record.counts.index_bytes = selected_.bytes_read;
@@ -372,6 +367,7 @@ Status ProfileLoop::run(ProfileRun& report) {
 
 Result<std::span<const float>> ProfileLoop::decode_again() {
   KVARTO_TRY(const LayerView layer, view(0));
+  KVARTO_CHECK_OK(select_shared(layer.cache(), {}));
   KVARTO_CHECK_OK(decode(layer.cache(), 0));
   return std::span<const float>(out_);
 }
@@ -381,6 +377,7 @@ Result<double> ProfileLoop::empty_call_us() {
   const std::vector<SequenceView> empty(sequences_.size());
   CacheView cache = layer.cache();
   cache.sequences = empty;
+  KVARTO_CHECK_OK(select_shared(cache, {}));
   std::vector<double> seconds;
   for (std::uint64_t i = 0; i < kNumEmptyCalls; ++i) {
     const double begin = now_s();
@@ -388,63 +385,6 @@ Result<double> ProfileLoop::empty_call_us() {
     seconds.push_back(now_s() - begin);
   }
   return median_s(std::move(seconds)) * 1e6;
-}
-
-namespace {
-
-// What a stream keeps of one row.
-std::vector<float> stored_row(const Stream& stream, std::span<const float> row) {
-  const KernelTable& kernels = kernel_table(Isa::kScalar);
-  std::vector<float> stored(row.size());
-  std::size_t i = 0;
-  for (const Field& field : stream.fields) {
-    const auto codec = static_cast<std::size_t>(field.codec);
-    std::vector<std::byte> image(codec_bytes(field.codec, field.width).total());
-    for (std::uint32_t head = 0; head < field.heads; ++head, i += field.width) {
-      kernels.encode[codec](&row[i], image.data(), field.width);
-      kernels.decode[codec](image.data(), &stored[i], field.width);
-    }
-  }
-  return stored;
-}
-
-void compare_row(std::span<const float> read, std::span<const float> written, const Stream& stream,
-                 ReadBack& result) {
-  const std::vector<float> stored = stored_row(stream, written);
-  double moved = 0;
-  double largest = 0;
-  for (std::size_t i = 0; i < read.size(); ++i) {
-    if (read[i] != stored[i]) ++result.num_differing;
-    moved = std::max(moved, std::fabs(double{stored[i]} - double{written[i]}));
-    largest = std::max(largest, std::fabs(double{written[i]}));
-  }
-  result.num_elements += read.size();
-  if (largest > 0) result.rounding = std::max(result.rounding, moved / largest);
-}
-
-}  // namespace
-
-Result<ReadBack> ProfileLoop::read_back() const {
-  ReadBack result;
-  const std::uint64_t first = first_visible();
-  const std::uint64_t stride = (num_tokens_ - first) / kNumRowsReadBack + 1;
-  for (const Stream& stream : group().streams) {
-    const bool is_value = stream.name == "v";
-    const bool is_index = stream.purpose == Purpose::kIndexer;
-    const RowTable& table = is_index ? index_tables_[0] : tables_[is_value ? 1 : 0];
-    const StreamId id = is_index   ? *layers_.front().index
-                        : is_value ? layers_.front().v
-                                   : layers_.front().k;
-    std::vector<float> row(table.rows(0, 1).size());
-    for (const SequenceId sequence : sequences_) {
-      for (std::uint64_t token = num_tokens_; token > first;
-           token -= std::min(stride, token - first)) {
-        KVARTO_CHECK_OK(cache_.read(sequence, id, token - 1, row));
-        compare_row(row, table.rows(token - 1, 1), stream, result);
-      }
-    }
-  }
-  return result;
 }
 
 }  // namespace kvarto

@@ -54,6 +54,11 @@ struct LayerStreams {
 [[nodiscard]] bool serves_both(const LayerGroup& group);
 // The keys of the group's indexer; null: none.
 [[nodiscard]] const Stream* index_stream(const LayerGroup& group);
+// The layer whose selection the group reuses.
+[[nodiscard]] std::optional<std::uint32_t> selection_layer(const LayerGroup& group);
+// The group whose indexer picks the rows of `group`: itself, or that of the layer whose selection
+// it reuses; null: no indexer does.
+[[nodiscard]] const LayerGroup* selecting_group(const ModelSpec& model, const LayerGroup& group);
 
 struct ReadBack {
   std::uint64_t num_elements = 0;
@@ -64,7 +69,8 @@ struct ReadBack {
 // Not thread-safe; one owner.
 class ProfileLoop {
  public:
-  // `model` has one group. Errors: as profile().
+  // The first group of `model` runs; a second one has the layer whose selection it reuses, of which
+  // the indexer alone runs. Errors: as profile().
   [[nodiscard]] static Result<std::unique_ptr<ProfileLoop>> create(const ProfileRequest& request,
                                                                    ModelSpec model);
   // Prefill and steps; fills in what they say of themselves. Errors: those of cache and runner.
@@ -77,10 +83,10 @@ class ProfileLoop {
   [[nodiscard]] const std::vector<SequenceId>& sequences() const { return sequences_; }
   [[nodiscard]] const std::vector<LayerStreams>& layers() const { return layers_; }
   [[nodiscard]] const LayerGroup& group() const { return cache_.model().groups.front(); }
-  // K and V of one layer as the last step read them.
   [[nodiscard]] Result<StreamView> index_keys(std::size_t layer) const {
     return cache_.stream_view(*layers_[layer].index);
   }
+  // K and V of one layer as the last step read them.
   [[nodiscard]] Result<LayerView> view(std::size_t layer) const {
     return cache_.view(layers_[layer].k, layers_[layer].v, sequences_);
   }
@@ -96,6 +102,7 @@ class ProfileLoop {
  private:
   ProfileLoop(const ProfileRequest& request, KvCache cache, AttentionRunner runner);
   Status find_streams();
+  Status find_index();
   Status prefill(std::uint64_t tokens, PrefillReport& report);
   // Attention of the last `count` tokens.
   Status attend_prefill(std::uint64_t count, PrefillReport& report);
@@ -105,8 +112,14 @@ class ProfileLoop {
   Status write_rows(StreamId stream, const RowTable& table, std::uint64_t count);
   Status step(ProfileRun& report);
   Result<AttentionReport> decode(const CacheView& view, std::size_t layer);
-  // Rows that the indexer of a layer picks for the last `q_lens` tokens of each sequence.
-  Status select(const CacheView& view, std::size_t layer, std::span<const std::uint64_t> q_lens);
+  // Rows that an indexer picks for the last `q_lens` tokens of each sequence.
+  Status select(const CacheView& view, StreamId index, std::span<const std::uint64_t> q_lens);
+  // The same by the layer whose selection is reused, if any; its time is nobody's.
+  Status select_shared(const CacheView& view, std::span<const std::uint64_t> q_lens);
+  [[nodiscard]] bool is_selected(std::size_t layer) const {
+    return layers_[layer].index.has_value() || shared_index_.has_value();
+  }
+  [[nodiscard]] const LayerGroup& indexing_group() const { return cache_.model().groups.back(); }
   Status attend_selected(const CacheView& view, std::span<const std::uint64_t> q_lens,
                          std::span<const float> q, std::span<float> out);
   [[nodiscard]] bool is_stopping() const;
@@ -123,8 +136,11 @@ class ProfileLoop {
   std::vector<RowTable> index_tables_;  // one where there is an indexer
   std::vector<float> index_q_;
   std::vector<float> index_weights_;
+  std::optional<StreamId> shared_index_;  // of the layer whose selection is reused
   Selection selection_;
-  SelectReport selected_;  // sums since the step began
+  SelectReport selected_;  // sums since the step began, as are these:
+  double index_s_ = 0;
+  double shared_s_ = 0;  // what the layer took whose selection is reused
   AttentionOptions options_;
   std::vector<float> q_;
   std::vector<float> out_;

@@ -86,6 +86,7 @@ Result<SessionOptions> checked(SessionOptions options, const ModelSpec& model) {
 Result<std::uint64_t> planned_bytes(const ModelSpec& model, const SessionOptions& options) {
   const PlanRequest request{.context = options.context,
                             .types = options.cache_types,
+                            .layer_types = options.layer_types,
                             .block_size = options.block_size,
                             .micro_batch = options.chunk_size,
                             .keeps_squares = options.arith == Arith::kF16};
@@ -94,7 +95,7 @@ Result<std::uint64_t> planned_bytes(const ModelSpec& model, const SessionOptions
 }
 
 Result<KvCache> make_cache(const ModelSpec& model, const SessionOptions& options) {
-  KVARTO_TRY(ModelSpec typed, with_types(model, options.cache_types));
+  KVARTO_TRY(ModelSpec typed, with_types(model, options.cache_types, options.layer_types));
   CacheOptions cache;
   cache.block_size = options.block_size;
   cache.layout = options.layout;

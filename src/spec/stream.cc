@@ -84,7 +84,13 @@ std::uint64_t rows_read(const Stream& stream, std::uint64_t tokens) {
       return std::min(resident,
                       stream.access.count + (born - resident + first) % stream.access.align_rows);
     }
-    case Access::Kind::kTopK:
+    case Access::Kind::kTopK: {
+      const std::uint64_t count = stream.access.count;
+      if (resident <= count) return resident;
+      // Groups are chosen whole; the last one, not whole yet, is read beside them.
+      const std::uint64_t rest = (born_rows(stream, tokens) - count) % stream.access.align_rows;
+      return std::min(resident, count + rest);
+    }
     case Access::Kind::kBlocks:
       return std::min(resident, stream.access.count);
     case Access::Kind::kRatio:

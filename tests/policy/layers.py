@@ -26,6 +26,7 @@ HEADER_PART = {
     "codec_id.h": "base",
     "hardware_spec.h": "base",
     "stream.h": "spec",
+    "layer_types.h": "spec",
     "model_spec.h": "spec",
     "tracks.h": "spec",
     "layout.h": "spec",

@@ -167,6 +167,23 @@ TEST(KdaFamily, HasThePublishedBytesOfGlm53Flash) {
   EXPECT_EQ(stream_named(model, "index_key").tokens_per_row, 4u);
 }
 
+// 512 pools of 4 tokens are chosen by 4,099 / 4 keys; the 3 tokens behind the last pool are read
+// too.
+TEST(KdaFamily, ReadsChosenPoolsAndTheTokensBehindTheLastOfGlm53Flash) {
+  const ModelSpec model = read(
+      "{\"model_type\":\"glm5_next_text\",\"num_hidden_layers\":4,\"hidden_size\":4096,"
+      "\"num_attention_heads\":64,\"kv_lora_rank\":512,\"qk_rope_head_dim\":0,"
+      "\"qk_nope_head_dim\":256,\"v_head_dim\":256,\"index_n_heads\":32,\"index_head_dim\":128,"
+      "\"index_topk\":2048,\"index_kpool\":4,\"full_attention_interval\":4,"
+      "\"linear_attn_config\":{\"num_heads\":64,\"head_dim\":128,\"short_conv_kernel_size\":4}}");
+  const Stream latent = stream_named(model, "latent");
+  EXPECT_EQ(rows_read(latent, 2047), 2047u);
+  EXPECT_EQ(rows_read(latent, 2051), 2051u);
+  EXPECT_EQ(rows_read(latent, 4096), 2048u);
+  EXPECT_EQ(rows_read(latent, 4099), 2051u);
+  EXPECT_EQ(rows_read(stream_named(model, "index_key"), 4099), 1024u);
+}
+
 TEST(KdaFamily, RefusesATopKThatSplitsAPool) {
   EXPECT_THAT(error_of("{\"model_type\":\"glm5_next\",\"index_topk\":2047,\"index_kpool\":4}"),
               HasSubstr("index_topk: found 2047, expected a multiple of index_kpool 4"));

@@ -100,6 +100,24 @@ TEST(Plan, TakesDifferentTypesForKAndV) {
 
 // arXiv 2405.04434: 576 elements a token and layer, "GQA with 2.25 groups"; 93.3 % less than
 // DeepSeek-67B (95 layers, GQA-8) with the 6 bits of its deployment, 82.2 % at equal width.
+// Three layers of 8 heads x 128: 2,048 bytes of K and as many of V in bf16; q8_0 34 bytes for 32
+// elements, q4_0 18.
+TEST(Plan, TakesTypesOfSomeLayersAlone) {
+  const ModelSpec model = dense_model({3, 32, 8, 128});
+  PlanRequest request{.context = 1000, .layer_types = {{{0, 2}, {"q8_0", "q4_0", ""}}}};
+  const std::uint64_t bytes = 1000 * (4096 + 2 * 8 * 4 * (34 + 18));
+  EXPECT_EQ(planned(model, request).engines.at(0).bytes, bytes);
+  EXPECT_EQ(planned(model, request).step.read_bytes, bytes);
+  // The later words hold where layers are named twice.
+  request.layer_types.push_back({{2}, {"bf16", "bf16", ""}});
+  EXPECT_EQ(planned(model, request).engines.at(0).bytes, 1000u * (2 * 4096 + 8 * 4 * (34 + 18)));
+  const auto refused = plan(model, request, {"llama.cpp"});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, testing::HasSubstr("llama.cpp: found types by layer"));
+  request.layer_types.push_back({{3}, {"bf16", "bf16", ""}});
+  EXPECT_FALSE(plan(model, request, {"ideal"}));
+}
+
 TEST(Plan, GivesDeepSeekV2ThePapersSavings) {
   const double v2 =
       planned(uniform_model(mla_layer(test::kDeepSeekV3), 60), {}).sequence.slope_bytes_per_token;

@@ -9,6 +9,7 @@
 #include "cache_models.h"
 #include "kvarto/plan.h"
 #include "profile/read_map.h"
+#include "spec/architectures.h"
 
 namespace kvarto {
 namespace {
@@ -179,11 +180,131 @@ TEST(Profile, RefusesWhatCannotRunAndSaysWhy) {
   EXPECT_NE(huge.error().message.find("are available"), std::string::npos);
 
   const ModelSpec compressed = *geometry_model("hca", {}, 1);
-  EXPECT_EQ(check_runnable(compressed.groups.front()).error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(check_runnable(compressed, compressed.groups.front()).error().code,
+            ErrorCode::kUnsupported);
   ModelSpec counted = model_for(kCases[0], "q8_KV", 1);
-  const Status refused = check_runnable(counted.groups.front());
+  const Status refused = check_runnable(counted, counted.groups.front());
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("q8_KV"), std::string::npos);
+}
+
+// Layer 0 has an indexer; layers 1, 2 and 4 reuse its selection, layer 3 has one of its own that
+// layer 5 reuses.
+ModelSpec sharing_model() {
+  const LatentShape shape{
+      .q_heads = 4, .latent_dim = 64, .rope_dim = 16, .nope_dim = 32, .v_dim = 32};
+  IndexerShape own{.heads = 4, .dim = 128, .top_k = 24};
+  IndexerShape of_first = own;
+  of_first.selection_layer = 0;
+  IndexerShape of_fourth = own;
+  of_fourth.selection_layer = 3;
+  ModelSpec model;
+  model.num_layers = 6;
+  model.groups = group_layers({dsa_layer(shape, own), dsa_layer(shape, of_first),
+                               dsa_layer(shape, of_first), dsa_layer(shape, own),
+                               dsa_layer(shape, of_first), dsa_layer(shape, of_fourth)});
+  return *with_types(model, {"f16", "f16", ""});
+}
+
+const PhaseTime* phase_named(const ProfileRun& run, const std::string& name) {
+  for (const PhaseTime& phase : run.latency.phases) {
+    if (phase.name == name) return &phase;
+  }
+  return nullptr;
+}
+
+// 200 tokens x 80 elements x 2 bytes; 24 rows of them are read; 200 keys of 128 + 4 bytes.
+TEST(Profile, LayersThatReuseASelectionReadItsRowsAndNoKeys) {
+  ProfileRequest request;
+  request.types = {"f16", "f16", ""};
+  request.model = sharing_model();
+  request.context = 200;
+  request.num_steps = 20;
+  const auto runs = profile(request);
+  ASSERT_TRUE(runs) << runs.error().message;
+  ASSERT_EQ(runs->size(), 2u);
+  const ProfileRun& own = runs->front();
+  EXPECT_EQ(own.group_layers, 2u);
+  EXPECT_FALSE(own.selection_layer.has_value());
+  ASSERT_EQ(own.access.streams.size(), 2u);
+  EXPECT_EQ(own.access.streams[1].measured_bytes, 200u * 132);
+  ASSERT_NE(phase_named(own, "index"), nullptr);
+  EXPECT_GT(phase_named(own, "index")->share, 0);
+
+  const ProfileRun& sharing = runs->back();
+  EXPECT_EQ(sharing.group_layers, 4u) << "layers 1, 2, 4 and 5";
+  EXPECT_EQ(sharing.layers, (std::vector<std::uint32_t>{1}));
+  EXPECT_EQ(sharing.selection_layer, std::optional<std::uint32_t>(0));
+  ASSERT_EQ(sharing.size.streams.size(), 1u);
+  EXPECT_EQ(sharing.size.streams[0].predicted_bytes, 200u * 160);
+  EXPECT_EQ(sharing.size.streams[0].measured_bytes, 200u * 160);
+  ASSERT_EQ(sharing.access.streams.size(), 1u);
+  EXPECT_EQ(sharing.access.streams[0].predicted_bytes, 24u * 160);
+  EXPECT_EQ(sharing.access.streams[0].measured_bytes, 24u * 160);
+  EXPECT_EQ(sharing.access.predicted_step_bytes, 24u * 160);
+  EXPECT_EQ(sharing.access.steps_that_differ, 0u);
+  // The cache holds the rows and keys of the layer that selects, too: 94,016 bytes in whole pages.
+  static_assert(13 * 16 * (2 * 160 + 132) == 94'016);
+  EXPECT_EQ(sharing.size.allocated_bytes - sharing.size.metadata_bytes, 23u * 4096);
+  EXPECT_EQ(phase_named(sharing, "index"), nullptr);
+  for (const ProfileRun& run : *runs) {
+    for (const Verified& statement : run.verified) {
+      EXPECT_TRUE(statement.is_met) << statement.statement << ": " << statement.detail;
+    }
+  }
+}
+
+TEST(Profile, AllLayersOfASharedSelectionReadTheSameRows) {
+  ProfileRequest request;
+  request.types = {"f16", "f16", ""};
+  request.model = sharing_model();
+  request.context = 100;
+  request.num_sequences = 2;
+  request.has_all_layers = true;
+  const auto runs = profile(request);
+  ASSERT_TRUE(runs) << runs.error().message;
+  ASSERT_EQ(runs->size(), 3u);
+  EXPECT_EQ((*runs)[1].layers, (std::vector<std::uint32_t>{1, 2, 4}));
+  EXPECT_EQ((*runs)[1].access.streams[0].measured_bytes, 3u * 2 * 24 * 160);
+  EXPECT_EQ((*runs)[2].layers, (std::vector<std::uint32_t>{5}));
+  EXPECT_EQ((*runs)[2].selection_layer, std::optional<std::uint32_t>(3));
+  for (const ProfileRun& run : *runs) EXPECT_TRUE(run.is_all_met());
+}
+
+TEST(Profile, RefusesASelectionThatNoIndexerMakes) {
+  ModelSpec model = sharing_model();
+  for (LayerGroup& group : model.groups) {
+    if (group.streams.size() == 1) group.streams.front().selection_layer = 1;
+  }
+  const Status refused = check_runnable(model, model.groups[1]);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("selection of layer 1"), std::string::npos);
+  // Keys of pools of tokens are planned, not run.
+  ModelSpec pooled = sharing_model();
+  pooled.groups[0].streams[1].tokens_per_row = 4;
+  const Status of_pools = check_runnable(pooled, pooled.groups[0]);
+  ASSERT_FALSE(of_pools);
+  EXPECT_NE(of_pools.error().message.find("\"index_key\" has one row for 4 tokens"),
+            std::string::npos);
+}
+
+TEST(Profile, TypesByLayerArePlannedAsTheyRun) {
+  // 2 heads x 32 elements: 128 bytes in f16; q8_0 34 bytes for 32 elements, q4_0 18.
+  ProfileRequest request = request_for(kCases[1], "f16", 64);
+  request.model = model_for(kCases[1], "f16", 3);
+  request.layer_types = {{{1}, {"q8_0", "q4_0", ""}}};
+  request.model = *with_types(request.model, request.types, request.layer_types);
+  request.num_sequences = 1;
+  const auto runs = profile(request);
+  ASSERT_TRUE(runs) << runs.error().message;
+  ASSERT_EQ(runs->size(), 2u);
+  EXPECT_EQ(runs->front().type, "f16");
+  EXPECT_EQ(runs->front().group_layers, 2u);
+  EXPECT_EQ(runs->back().type, "q8_0/q4_0");
+  EXPECT_EQ(runs->back().layers, (std::vector<std::uint32_t>{1}));
+  EXPECT_EQ(runs->back().access.streams[0].measured_bytes, 64u * 2 * 34);
+  EXPECT_EQ(runs->back().access.streams[1].measured_bytes, 64u * 2 * 18);
+  for (const ProfileRun& run : *runs) EXPECT_TRUE(run.is_all_met());
 }
 
 TEST(Profile, StopsEarlyAsAPartialReport) {

@@ -23,6 +23,8 @@ LayerSpec dsa_layer(const LatentShape& shape, const IndexerShape& indexer) {
   layer.architecture = "dsa";
   Stream& latent = layer.streams.front();
   latent.access = top_k(indexer.top_k);
+  // Keys of pools choose pools; the tokens of the last one, whose key is not there yet, are read.
+  latent.access.align_rows = indexer.pool;
   latent.selection_layer = indexer.selection_layer;
   if (indexer.selection_layer) return layer;
   layer.query.index_heads = indexer.heads;
