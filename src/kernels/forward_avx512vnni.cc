@@ -128,8 +128,8 @@ KVARTO_INLINE void load_scales(const std::byte* w, const float* scales, std::uin
   for (std::uint32_t first = 0; first < count; first += kLanes) {
     const std::uint32_t rest = count - first < kLanes ? count - first : std::uint32_t{kLanes};
     const auto mask = static_cast<__mmask16>((1u << rest) - 1);
-    const __m512i words = _mm512_mask_i32gather_epi32(
-        _mm512_setzero_si512(), mask, offsets, w + std::size_t{first} * BlockBytes, 1);
+    const __m512i words = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), mask, offsets,
+                                                      w + std::size_t{first} * BlockBytes, 1);
     const Vec d = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words));
     store(out + first, mul(d, _mm512_maskz_loadu_ps(mask, scales + first)));
   }
@@ -147,8 +147,8 @@ KVARTO_INLINE Vec pair_row(const std::byte* w, const RowProductsArgs& args) {
     load_scales<Pair::kBytes>(w, args.scales + first, count, scales);
     for (std::uint32_t b = 0; b + 1 < count; b += 2) {
       prefetch_ahead<64>(w);  // pairs of blocks have 36 to 68 bytes
-      const Vec scale = _mm512_mask_broadcastss_ps(set1(scales[b]), kSecond,
-                                                   _mm_load_ss(scales + b + 1));
+      const Vec scale =
+          _mm512_mask_broadcastss_ps(set1(scales[b]), kSecond, _mm_load_ss(scales + b + 1));
       const __m512i codes = Pair::codes(w, w + Pair::kBytes);
       acc = fma(multiply<Bias::kCorrected>(codes, packed), scale, acc);
       w += std::size_t{2} * Pair::kBytes;
@@ -202,8 +202,7 @@ KVARTO_INLINE Vec k45_packed_row(const std::byte* w, const RowProductsArgs& args
     prefetch_ahead<Format::kBytes>(w);
     const PackedScales block = unpack_scales(w + 4);
     const Vec d = mul(load_half_to_all(w), set1(args.scales[b]));
-    const Vec scales =
-        mul(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(eight_bytes(block.scales))), d);
+    const Vec scales = mul(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(eight_bytes(block.scales))), d);
     __m512i fifths = _mm512_setzero_si512();
     if constexpr (HasFifth) fifths = _mm512_broadcast_i64x4(load_32(w + 16));
     KVARTO_UNROLL(4, step) {
@@ -224,8 +223,8 @@ void k45_packed_products(const RowProductsArgs& args) {
   each_row(args, [&](const std::byte* w) { return k45_packed_row<HasFifth>(w, args); });
 }
 
-// 64 of a half's 128 codes: low halves of its 64 bytes, then high halves; bits 0 and 1, 2 and 3, ...
-// of its 32 high bytes belong to codes 0.., 32.., ...
+// 64 of a half's 128 codes: low halves of its 64 bytes, then high halves; bits 0 and 1, 2 and 3,
+// ... of its 32 high bytes belong to codes 0.., 32.., ...
 KVARTO_INLINE __m512i q6_codes(__m512i low, __m512i high, int part) {
   const __m512i turns = part == 0 ? _mm512_setr_epi64(60, 60, 60, 60, 62, 62, 62, 62)
                                   : _mm512_setr_epi64(0, 0, 0, 0, 2, 2, 2, 2);
