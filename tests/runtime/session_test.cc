@@ -195,6 +195,42 @@ TEST(Session, BlocksThatWindowsLeftAreGivenBack) {
   EXPECT_EQ(used(58), (60 + 6 * 12) * token_bytes);
 }
 
+// Rows that no window sees any more are given back chunk by chunk; a session whose one chunk is the
+// whole prompt holds all of them to its end. The model cannot tell.
+TEST(Session, LongPromptsAreThoseOfASessionThatGivesNothingBack) {
+  constexpr std::uint64_t kLong = 3000;
+  std::vector<std::uint32_t> tokens;
+  for (std::uint32_t i = 0; i < kLong; ++i) tokens.push_back(3 + i * 7919 % 58);
+  SessionOptions options = small_options();
+  options.context = kLong;
+  options.cache_types = {"f32", "f32", ""};
+  options.block_size = 4;
+  const auto losses = [&](std::uint64_t chunk_size, const FeedCallbacks& more) {
+    options.chunk_size = chunk_size;
+    auto session = Session::create(tiny("gemma3"), options).value();
+    std::vector<double> found;
+    FeedCallbacks callbacks = more;
+    callbacks.on_logits = [&](std::uint64_t i, std::span<const float> logits) {
+      if (i + 1 < tokens.size()) found.push_back(token_loss(logits, tokens[i + 1]));
+    };
+    EXPECT_TRUE(session.feed(tokens, callbacks).has_value());
+    const SessionStats stats = session.stats();
+    EXPECT_EQ(stats.planned_cache_bytes, stats.allocated_cache_bytes);
+    // One layer keeps all, six the blocks that their window of 8 tokens meets; K and V of 2 heads.
+    EXPECT_EQ(stats.used_cache_bytes, (kLong + 6 * 8) * 2 * 2 * 32 * sizeof(float));
+    // While a chunk runs, six layers hold it and the window before it, in whole blocks.
+    EXPECT_LE(stats.peak_cache_bytes,
+              (kLong + 6 * (chunk_size + 8 + 4)) * 2 * 2 * 32 * sizeof(float));
+    return found;
+  };
+  const std::vector<double> released = losses(16, {});
+  const std::vector<double> kept = losses(kLong, {});
+  ASSERT_EQ(released.size(), kLong - 1);
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    ASSERT_NEAR(released[i], kept[i], 1e-4 * kept[i]) << "token " << i;
+  }
+}
+
 TEST(Session, ResultsAreTheSameForEqualThreads) {
   SessionOptions options = small_options();
   options.num_threads = 3;
