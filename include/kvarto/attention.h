@@ -31,13 +31,15 @@ enum class Arith : std::uint8_t {
   // Rounding moves a score by a random error of standard deviation at most
   //   e = u / sqrt(3) x sqrt(sum over d of w[d] x (scale x q[d])^2 x P[d]),
   // u = 2^-11, in natural-log units. P[d] is the peak mean square of key element d (SquaresView),
-  // w[d] <= 20 the number of roundings that its product goes through: chains of 16 products are
-  // added one after the other in 16 bits, 2 or 4 chains make a sum that goes to f32, the query is
-  // rounded once. It supposes that roundings are independent and that the signs of products are
-  // too; a rounding error is at most u of a partial sum, with standard deviation u / sqrt(3).
-  // Before anything is written, a call is refused if the e of any query exceeds kMaxHalfScoreError,
-  // or if a sum of values could leave the range of f16. Accumulation adds at most
-  // u / sqrt(3) x sqrt(12) = 1e-3 of the largest output, whatever the data.
+  // w[d] the number of roundings that its product goes through: the query is rounded once, and
+  // chains of products are added one after the other in 16 bits. In tiles a chain has 16 products,
+  // and 2 or 4 chains make a sum that goes to f32: w[d] <= 20. In rows products of every 32nd
+  // element make a chain, and the 32 chains are added in four rounds in 16 bits and one in f32:
+  // w[d] <= 5 + qk_dim / 32, rounded up. It supposes that roundings are independent and that the
+  // signs of products are too; a rounding error is at most u of a partial sum, with standard
+  // deviation u / sqrt(3). Before anything is written, a call is refused if the e of any query
+  // exceeds kMaxHalfScoreError, or if a sum of values could leave the range of f16. Accumulation
+  // adds at most u / sqrt(3) x sqrt(12) = 1e-3 of the largest output, whatever the data.
   kF16,
   // Integer products of the codes of int8, int4, q8_0 and q4_0 in tiles (the hardware layout),
   // added exactly, for K, V or both; the other stream then runs in f32. Softmax is always f32. With

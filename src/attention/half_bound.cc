@@ -114,10 +114,20 @@ std::vector<float> half_roundings(std::uint32_t dim) {
   return roundings;
 }
 
+std::vector<float> half_row_roundings(std::uint32_t dim) {
+  std::vector<float> roundings(dim);
+  const std::uint32_t steps = (dim + kHalfRowLanes - 1) / kHalfRowLanes;
+  for (std::uint32_t d = 0; d < dim; ++d) {
+    roundings[d] = static_cast<float>(1 + (steps - d / kHalfRowLanes) + kHalfRowSums);
+  }
+  return roundings;
+}
+
 Status check_half_bound(const CallShape& call, const PassShape& shape) {
   const CacheView& view = *call.view;
   const std::uint32_t group_size = call.num_q_heads / view.k.heads;
-  const std::vector<float> roundings = half_roundings(view.k.width);
+  const std::vector<float> roundings =
+      shape.slab.is_used ? half_row_roundings(view.k.width) : half_roundings(view.k.width);
   std::vector<HeadBound> bounds;
   for (std::uint32_t head = 0; head < view.k.heads; ++head) {
     KVARTO_TRY(HeadBound bound, bound_of(view, head, roundings));

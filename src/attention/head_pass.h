@@ -34,12 +34,12 @@ struct CodeStream {
   std::uint64_t tile_scale_bytes = 0;
 };
 
-// Rows that are K and V, brought into tiles and rows of f32 or f16 (row_slab.h).
+// Rows that are K and V, read in place or from one copy in f32 or f16 (row_slab.h).
 struct RowSlab {
   bool is_used = false;
-  bool is_direct = false;  // fills read the cache; else rows are decoded first
-  bool has_values_in_place = false;
-  Element element{};  // of the cache, where fills read it
+  bool is_direct = false;         // fills read the cache; else rows are decoded first
+  bool is_read_in_place = false;  // no copy
+  Element element{};              // of the cache, where fills read it
   DecodeFunction decode = nullptr;
   DecodeFunction decode_tail = nullptr;
   std::uint32_t width = 0;       // elements of the first field

@@ -1,5 +1,6 @@
-// Rows that are K and V at once, for many queries: a chunk of them is brought into tiles of keys
-// and rows of values once and then multiplied with all queries (kernels/wide_kernels.h).
+// Rows that are K and V at once, for many queries: a chunk of them is brought into the compute
+// format once, where it is not stored so, and then multiplied with all queries
+// (kernels/wide_kernels.h).
 //
 // Such rows cannot lie in tiles: they are values too, and top-k picks them one by one.
 
@@ -9,7 +10,7 @@
 
 namespace kvarto {
 
-// Query heads of one KV head from which on keys in rows are brought into tiles.
+// Query heads of one KV head from which on these kernels pay.
 inline constexpr std::uint32_t kMinSlabQueries = 16;
 
 // Whether V is the first elements of K, in the same rows.

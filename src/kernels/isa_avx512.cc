@@ -14,6 +14,7 @@
 #include "kernels/probe_inl.h"
 #include "kernels/wide_kernels.h"
 #include "kernels/wide_shared_inl.h"
+#include "kernels/wide_rows_inl.h"
 #include "kernels/wide_inl.h"
 #include "kernels/table_inl.h"
 // clang-format on

@@ -12,6 +12,7 @@
 #include "kernels/half_inl.h"
 #include "kernels/wide_kernels.h"
 #include "kernels/wide_shared_inl.h"
+#include "kernels/wide_rows_inl.h"
 #include "kernels/wide_half_inl.h"
 // clang-format on
 

@@ -12,6 +12,8 @@ inline constexpr int kElementBytes = E == Element::kF32 ? 4 : 2;
 
 // A line of the next rows into L2 (not L1: one core has 16 fill buffers, and bursts block them).
 KVARTO_INLINE void prefetch(const std::byte* p) { __builtin_prefetch(p, 0, 2); }
+// Into the first-level cache.
+KVARTO_INLINE void prefetch_near(const std::byte* p) { __builtin_prefetch(p, 0, 3); }
 
 // Tiles [tile, tile + kTiles) by queries [query, query + kQueries) of a query tile of kStride.
 // A key vector holds one element of 16 rows, so no horizontal sum is needed.

@@ -193,6 +193,110 @@ inline void wide_half_accumulate(const WideAccumulateArgs& args) {
   if (element < args.dim) wide_half_accumulate_strip<1>(args, element, walk);
 }
 
+// --- Rows side by side ---------------------------------------------------------------------------
+
+inline constexpr int kHalfRowQueries = 4;
+static_assert(kHalfLanes == static_cast<int>(kHalfRowLanes));
+
+// Lane i = the sum of the lanes of a[i]: kHalfRowSums rounds in 16 bits, the last in f32.
+KVARTO_INLINE Vec reduce_each_half(const Half* a) {
+  const auto sum = [](__m512i x, __m512i y) __attribute__((always_inline)) {
+    return _mm512_castph_si512(_mm512_add_ph(_mm512_castsi512_ph(x), _mm512_castsi512_ph(y)));
+  };
+  __m512i t[8];
+  __m512i u[4];
+  __m512i v[2];
+  KVARTO_UNROLL(8, i) {
+    const __m512i x = _mm512_castph_si512(a[i]);
+    const __m512i y = _mm512_castph_si512(a[i + 8]);
+    t[i] = sum(_mm512_unpacklo_epi16(x, y), _mm512_unpackhi_epi16(x, y));
+  };
+  KVARTO_UNROLL(4, i) {
+    u[i] = sum(_mm512_unpacklo_epi32(t[i], t[i + 4]), _mm512_unpackhi_epi32(t[i], t[i + 4]));
+  };
+  KVARTO_UNROLL(2, i) {
+    v[i] = sum(_mm512_unpacklo_epi64(u[i], u[i + 2]), _mm512_unpackhi_epi64(u[i], u[i + 2]));
+  };
+  const __m512i w =
+      sum(_mm512_shuffle_i64x2(v[0], v[1], 0x44), _mm512_shuffle_i64x2(v[0], v[1], 0xee));
+  // 128 bits each: sums of even a in two parts, then of odd ones. In each the order is that of the
+  // bits of i / 2 reversed.
+  const __m256i first = _mm512_castsi512_si256(_mm512_shuffle_i64x2(w, w, 0x08));
+  const __m256i second = _mm512_castsi512_si256(_mm512_shuffle_i64x2(w, w, 0x0d));
+  const Vec all = add(_mm512_cvtph_ps(first), _mm512_cvtph_ps(second));
+  return _mm512_permutexvar_ps(
+      _mm512_setr_epi32(0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15), all);
+}
+
+template <int kNext>
+KVARTO_INLINE void wide_half_score_row_block(const RowBlock& block) {
+  constexpr int kRows = static_cast<int>(kScoredRows);
+  Half acc[kHalfRowQueries * kRows];
+  const std::byte* q[kHalfRowQueries];
+  KVARTO_UNROLL(kHalfRowQueries, g) { q[g] = block.q + g * block.q_stride_bytes; };
+  std::size_t at = 0;
+  std::size_t ahead = 0;
+  const auto multiply = [&](const Half* keys, bool is_begin) __attribute__((always_inline)) {
+    KVARTO_UNROLL(kNext, i) { prefetch(block.soon.rows[i] + ahead); };
+    ahead += block.soon.step_bytes;
+    prefetch_near(block.near + at);
+    KVARTO_UNROLL(kHalfRowQueries, g) {
+      const Half b = load_half(q[g] + at);
+      KVARTO_UNROLL(kRows, i) {
+        Half& sum = acc[g * kRows + i];
+        sum = is_begin ? _mm512_mul_ph(keys[i], b) : _mm512_fmadd_ph(keys[i], b, sum);
+      };
+    };
+    at += kHalfVecBytes;
+  };
+  const std::size_t dim_bytes = std::size_t{block.dim} * kHalfBytes;
+  const auto whole = [&](bool is_begin) __attribute__((always_inline)) {
+    Half keys[kRows];
+    KVARTO_UNROLL(kRows, i) { keys[i] = load_half(block.rows[i] + at); };
+    multiply(keys, is_begin);
+  };
+  const auto rest = [&](bool is_begin) __attribute__((always_inline)) {
+    const auto mask =
+        static_cast<__mmask32>((std::uint64_t{1} << ((dim_bytes - at) / kHalfBytes)) - 1);
+    Half keys[kRows];
+    KVARTO_UNROLL(kRows, i) {
+      keys[i] = _mm512_castsi512_ph(_mm512_maskz_loadu_epi16(mask, block.rows[i] + at));
+    };
+    multiply(keys, is_begin);
+  };
+  if (dim_bytes >= kHalfVecBytes) {
+    whole(true);
+    while (at + kUnrolledRowSteps * kHalfVecBytes <= dim_bytes) {
+      KVARTO_UNROLL(kUnrolledRowSteps, i) {
+        static_cast<void>(int{i});
+        whole(false);
+      };
+    }
+    while (at + kHalfVecBytes <= dim_bytes) whole(false);
+    if (at < dim_bytes) rest(false);
+  } else {
+    rest(true);
+  }
+  store_row_scores<kHalfRowQueries>(reduce_each_half(acc), block.scores);
+}
+
+inline void wide_half_score_rows(const WideRowScoreArgs& args) {
+  each_row_block<kHalfRowQueries, kHalfLanes, kHalfBytes>(
+      args, [](const RowBlock& block, int num_next) __attribute__((always_inline)) {
+        if (num_next == 0) return wide_half_score_row_block<0>(block);
+        num_next == 1 ? wide_half_score_row_block<1>(block) : wide_half_score_row_block<2>(block);
+      });
+}
+
+inline void wide_half_pack_row_queries(const WideRowPackArgs& args) {
+  wide_pack_rows(
+      args, [](float* out, std::size_t at, const Vec& x) __attribute__((always_inline)) {
+        _mm256_storeu_si256(
+            reinterpret_cast<__m256i*>(reinterpret_cast<std::byte*>(out) + at * kHalfBytes),
+            to_half<Element::kF16>(x));
+      });
+}
+
 // Lane i = the largest lane of a[i].
 KVARTO_INLINE Vec reduce_max_each(const Vec* a) {
   Vec t[8];
@@ -430,6 +534,8 @@ constexpr WideKernels make_wide_half_kernels() {
   set_wide_half_fills<Element::kF16>(kernels);
   set_wide_half_fills<Element::kBF16>(kernels);
   kernels.score = wide_half_score;
+  kernels.pack_row_queries = wide_half_pack_row_queries;
+  kernels.score_rows = wide_half_score_rows;
   kernels.softmax = wide_half_softmax;
   kernels.accumulate = wide_half_accumulate;
   kernels.weighted_square = weighted_square;

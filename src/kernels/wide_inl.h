@@ -136,6 +136,67 @@ inline void wide_accumulate(const WideAccumulateArgs& args) {
   }
 }
 
+inline constexpr int kRowQueries = kLanes / static_cast<int>(kScoredRows);
+
+template <int kNext>
+KVARTO_INLINE void wide_score_row_block(const RowBlock& block) {
+  constexpr int kRows = static_cast<int>(kScoredRows);
+  Vec acc[kLanes];
+  KVARTO_UNROLL(kLanes, i) { acc[i] = zero(); };
+  const float* rows[kRows];
+  KVARTO_UNROLL(kRows, i) { rows[i] = reinterpret_cast<const float*>(block.rows[i]); };
+  const float* q[kRowQueries];
+  KVARTO_UNROLL(kRowQueries, g) {
+    q[g] = reinterpret_cast<const float*>(block.q + g * block.q_stride_bytes);
+  };
+  std::size_t ahead = 0;
+  const auto multiply = [&](const Vec* keys, std::size_t d) __attribute__((always_inline)) {
+    KVARTO_UNROLL(kNext, i) { prefetch(block.soon.rows[i] + ahead); };
+    ahead += block.soon.step_bytes;
+    prefetch_near(block.near + d * sizeof(float));
+    KVARTO_UNROLL(kRowQueries, g) {
+      const Vec b = load(q[g] + d);
+      KVARTO_UNROLL(kRows, i) { acc[g * kRows + i] = fma(keys[i], b, acc[g * kRows + i]); };
+    };
+  };
+  Vec keys[kRows];
+  std::size_t d = 0;
+  const auto whole = [&] __attribute__((always_inline)) () {
+    KVARTO_UNROLL(kRows, i) { keys[i] = load(rows[i] + d); };
+    multiply(keys, d);
+    d += kLanes;
+  };
+  while (d + kUnrolledRowSteps * kLanes <= block.dim) {
+    KVARTO_UNROLL(kUnrolledRowSteps, i) {
+      static_cast<void>(int{i});
+      whole();
+    };
+  }
+  while (d + kLanes <= block.dim) whole();
+  if (d < block.dim) {
+    KVARTO_UNROLL(kRows, i) {
+      keys[i] = load_partial<Element::kF32>(reinterpret_cast<const std::byte*>(rows[i] + d),
+                                            static_cast<int>(block.dim - d));
+    };
+    multiply(keys, d);
+  }
+  store_row_scores<kRowQueries>(reduce_each(acc), block.scores);
+}
+
+inline void wide_score_rows(const WideRowScoreArgs& args) {
+  each_row_block<kRowQueries, kLanes, sizeof(float)>(
+      args, [](const RowBlock& block, int num_next) __attribute__((always_inline)) {
+        if (num_next == 0) return wide_score_row_block<0>(block);
+        num_next == 1 ? wide_score_row_block<1>(block) : wide_score_row_block<2>(block);
+      });
+}
+
+inline void wide_pack_row_queries(const WideRowPackArgs& args) {
+  wide_pack_rows(
+      args, [](float* out, std::size_t at, const Vec& x)
+                __attribute__((always_inline)) { store(out + at, x); });
+}
+
 inline void wide_pack_queries(const WidePackArgs& args) {
   wide_pack(args, [](const Vec& x) { return x; });
 }
@@ -209,6 +270,8 @@ constexpr WideKernels make_wide_kernels() {
   set_wide_fills<Element::kF16>(kernels);
   set_wide_fills<Element::kBF16>(kernels);
   kernels.score = wide_score;
+  kernels.pack_row_queries = wide_pack_row_queries;
+  kernels.score_rows = wide_score_rows;
   kernels.softmax = softmax;
   kernels.accumulate = wide_accumulate;
   kernels.weighted_square = weighted_square;

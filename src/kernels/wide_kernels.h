@@ -9,8 +9,8 @@
 //          score          all blocks x all tiles -> f32 scores, [query][kChunkRows]
 //          softmax        SoftmaxArgs with num_queries = all queries of the blocks
 //          accumulate     all blocks x all rows
-// Where keys and values are the same rows (a latent stream), fill_key_rows reads them and the
-// values are their first v_dim elements in place, or those of the copy that a decoder made.
+// Where keys and values are the same rows (a latent stream) there are no tiles: pack_row_queries
+// and score_rows take the place of pack_queries and score, over rows in place or in one copy.
 // Formats that are no Element are decoded into rows of f32 first, which the fills then read.
 // Blocks and tiles lie one after the other: pointers that begin at a later block, or fewer tiles,
 // leave out what no query sees.
@@ -102,6 +102,34 @@ struct WideAccumulateArgs {
 };
 using WideAccumulateFunction = void (*)(const WideAccumulateArgs&);
 
+// Queries side by side, for score_rows.
+struct WideRowPackArgs {
+  const float* const* rows = nullptr;  // [num_queries] -> [dim]
+  std::uint32_t num_queries = 0;
+  std::uint32_t dim = 0;
+  std::uint32_t stride = 0;  // elements, a multiple of kWideElements; zeros behind `dim`
+  float scale = 1;
+  float* out = nullptr;  // [blocks x kWideQueries][stride] of the compute format
+};
+using WideRowPackFunction = void (*)(const WideRowPackArgs&);
+
+// scores[g][row] = sum over d of q[g][d] * k[row][d] for the rows [first_row, end_row), which lie
+// side by side in the compute format. Scores up to three rows before and after may become anything.
+// Reads exactly the rows asked for, up to `dim`.
+struct WideRowScoreArgs {
+  const std::byte* rows = nullptr;
+  const std::uint64_t* offsets = nullptr;  // bytes, one for each row of the chunk
+  std::uint32_t first_row = 0;
+  std::uint32_t end_row = 0;
+  const float* q = nullptr;    // packed
+  std::uint32_t q_stride = 0;  // elements
+  std::uint32_t dim = 0;
+  float* scores = nullptr;  // [num_blocks x kWideQueries][kChunkRows]
+  std::uint32_t num_blocks = 0;
+  WidePrefetch next;
+};
+using WideRowScoreFunction = void (*)(const WideRowScoreArgs&);
+
 // Sum over d of weights[d] * q[d]^2.
 using WeightedSquareFunction = float (*)(const float* weights, const float* q, std::uint32_t dim);
 
@@ -114,6 +142,8 @@ struct WideKernels {
   WideKeysFunction fill_key_rows[kNumElements] = {};
   WideValuesFunction fill_values[kNumElements] = {};
   WideScoreFunction score = nullptr;
+  WideRowPackFunction pack_row_queries = nullptr;
+  WideRowScoreFunction score_rows = nullptr;
   SoftmaxFunction softmax = nullptr;
   WideAccumulateFunction accumulate = nullptr;
   WeightedSquareFunction weighted_square = nullptr;

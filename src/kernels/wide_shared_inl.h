@@ -75,6 +75,21 @@ KVARTO_INLINE void wide_pack(const WidePackArgs& args, const AsWord& as_word) {
   }
 }
 
+// `store_at(out, place, elements)` writes kLanes elements of a row at `place`, counted in elements.
+template <typename StoreAt>
+KVARTO_INLINE void wide_pack_rows(const WideRowPackArgs& args, const StoreAt& store_at) {
+  const Vec scale = set1(args.scale);
+  const std::uint32_t num_padded =
+      (args.num_queries + kWideQueries - 1) / kWideQueries * kWideQueries;
+  for (std::uint32_t query = 0; query < num_padded; ++query) {
+    const float* row = query < args.num_queries ? args.rows[query] : nullptr;
+    for (std::uint32_t d = 0; d < args.stride; d += kLanes) {
+      const Vec x = d < args.dim ? wide_query_part(row, d, args.dim) : zero();
+      store_at(args.out, std::size_t{query} * args.stride + d, mul(x, scale));
+    }
+  }
+}
+
 inline float weighted_square(const float* weights, const float* q, std::uint32_t dim) {
   Vec sum = zero();
   for (std::uint32_t d = 0; d < dim; d += kLanes) {

@@ -315,5 +315,18 @@ TEST(HalfBound, CountsTheRoundingsOfEveryElement) {
   EXPECT_EQ(many[71], 2);
 }
 
+TEST(HalfBound, CountsTheRoundingsOfRowsReadAlongTheirElements) {
+  // The query, chains of 18 products, four rounds of sums over the lanes.
+  const std::vector<float> latent = half_row_roundings(576);
+  EXPECT_EQ(latent[0], 1 + 18 + 4);
+  EXPECT_EQ(latent[31], 1 + 18 + 4);
+  EXPECT_EQ(latent[32], 1 + 17 + 4);
+  EXPECT_EQ(latent[575], 1 + 1 + 4);
+  // A chain of one product, and a second one of lanes that are not all there.
+  EXPECT_EQ(half_row_roundings(20).back(), 6);
+  EXPECT_EQ(half_row_roundings(33)[0], 7);
+  EXPECT_EQ(half_row_roundings(33)[32], 6);
+}
+
 }  // namespace
 }  // namespace kvarto::test

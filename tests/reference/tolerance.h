@@ -20,10 +20,12 @@
 // Arithmetic in f16 adds random errors, taken as independent, of which kHalfSigmas standard
 // deviations are allowed. u16 = 2^-11; a rounding error is at most u16 of the rounded number and
 // has a standard deviation of at most u16 / sqrt(3).
-// 4. A product of a score goes through at most 20 roundings (one of its query, a chain of 16 sums,
-//    three sums of four chains), each of a sum of products of independent signs: the standard
-//    deviation is
-//      d16 <= u16 / sqrt(3) * sqrt(20 * sum_d (scale q_d k_d)^2).
+// 4. A product of a score goes through at most w roundings, each of a sum of products of
+// independent
+//    signs: the standard deviation is
+//      d16 <= u16 / sqrt(3) * sqrt(w * sum_d (scale q_d k_d)^2).
+//    w = 20 in tiles (one of its query, a chain of 16 sums, three sums of four chains), and
+//    5 + dim / 32 in rows (one of its query, a chain of dim / 32 sums, four rounds of them).
 //    A soft-cap only makes it smaller. The output moves by at most 2 * max_v times it.
 // 5. A chunk of 64 rows goes through 64 + 3 roundings of sums of at most its weight times max_v,
 // and
@@ -47,6 +49,11 @@ struct ErrorTerms {
   double largest_square = 0;  // max over rows of sum_d (scale q_d k_d)^2
 };
 
+// The largest w of both.
+inline double half_roundings_of(const ErrorTerms& terms) {
+  return std::fmax(20.0, 5.0 + std::ceil(static_cast<double>(terms.dim) / 32));
+}
+
 inline constexpr double kHalfSigmas = 6;
 inline constexpr double kHalfSigma = 0x1p-11 / 1.7320508075688772;  // u16 / sqrt(3)
 
@@ -66,7 +73,9 @@ inline double weight_error(const ErrorTerms& terms) {
 }
 
 inline double half_score_error(const ErrorTerms& terms) {
-  return terms.is_half ? kHalfSigmas * kHalfSigma * std::sqrt(20 * terms.largest_square) : 0;
+  return terms.is_half
+             ? kHalfSigmas * kHalfSigma * std::sqrt(half_roundings_of(terms) * terms.largest_square)
+             : 0;
 }
 inline double half_value_error(const ErrorTerms& terms) {
   return terms.is_half ? kHalfSigmas * kHalfSigma * std::sqrt(68.0) + 0x1p-15 : 0;

@@ -26,9 +26,10 @@ struct WideCase {
   std::uint32_t v_dim = 64;
   Element element = Element::kF16;
   bool is_tiled = false;   // keys in tiles of 16 rows
-  bool is_latent = false;  // values are the first elements of keys, where a fill left them
+  bool is_latent = false;  // keys and values are the same rows, and stay rows
   float key_scale = 1;
   bool has_outliers = false;
+  bool prefetches = true;  // rows of the next chunk, while it scores rows
   std::uint64_t seed = 1;
   // Rows of each chunk that count.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> chunks = {{0, 64}, {5, 64}, {0, 17}};
@@ -74,7 +75,13 @@ class WideRun {
       rows.push_back(q_.data() + std::size_t{g} * test_.qk_dim);
     }
     scale_ = 0.3 / std::sqrt(static_cast<double>(test_.qk_dim));
-    packed_.assign(std::size_t{num_padded_} * test_.qk_dim, kNaN);
+    const std::uint32_t stride = round_up(test_.qk_dim, kWideElements);
+    packed_.assign(std::size_t{num_padded_} * stride, kNaN);
+    if (test_.is_latent) {
+      wide_.pack_row_queries({rows.data(), test_.num_queries, test_.qk_dim, stride,
+                              static_cast<float>(scale_), packed_.data()});
+      return;
+    }
     wide_.pack_queries(
         {rows.data(), test_.num_queries, test_.qk_dim, static_cast<float>(scale_), packed_.data()});
   }
@@ -127,9 +134,17 @@ class WideRun {
   }
 
   void run_chunk(std::uint32_t first, std::uint32_t end) {
-    const auto e = static_cast<std::size_t>(test_.element);
     std::vector<std::byte> key_bytes;
     const std::vector<double> keys = draw_rows(test_.qk_dim, test_.key_scale, key_bytes);
+    test_.is_latent ? score_rows(first, end, key_bytes) : score_tiles(first, end, key_bytes);
+    compare_scores(keys, first, end);
+    soften(first, end);
+    accumulate(first, end, keys, key_bytes);
+  }
+
+  void score_tiles(std::uint32_t first, std::uint32_t end,
+                   const std::vector<std::byte>& key_bytes) {
+    const auto e = static_cast<std::size_t>(test_.element);
     const Stored stored_keys = test_.is_tiled ? place_tiles(key_bytes, first, end)
                                               : place_rows(key_bytes, test_.qk_dim, first, end);
     std::vector<std::byte> tiles(kChunkRows * test_.qk_dim * sizeof(float), std::byte{0xff});
@@ -150,8 +165,43 @@ class WideRun {
     score.dim = test_.qk_dim;
     score.next = {stored_keys.bytes.data(), stored_keys.offsets.data(), fill.count, 70};
     wide_.score(score);
-    compare_scores(keys, first, end);
+  }
 
+  // Rows in the compute format where they lie, others from a copy.
+  void score_rows(std::uint32_t first, std::uint32_t end, const std::vector<std::byte>& key_bytes) {
+    const Stored stored = place_rows(key_bytes, test_.qk_dim, first, end);
+    const Stored copy = copy_rows(stored, first, end);
+    const bool is_in_place =
+        wide_.element_bytes == element_bytes() && (test_.element != Element::kBF16 || !is_half_);
+    const Stored& rows = is_in_place ? stored : copy;
+    WideRowScoreArgs score;
+    score.rows = rows.bytes.data();
+    score.offsets = rows.offsets.data();
+    score.first_row = first;
+    score.end_row = end;
+    score.q = packed_.data();
+    score.q_stride = round_up(test_.qk_dim, kWideElements);
+    score.dim = test_.qk_dim;
+    score.scores = scores_.data();
+    score.num_blocks = num_padded_ / kWideQueries;
+    if (test_.prefetches) score.next = {stored.bytes.data(), stored.offsets.data(), end, 70};
+    wide_.score_rows(score);
+  }
+
+  // Rows in the compute format.
+  Stored copy_rows(const Stored& stored, std::uint32_t first, std::uint32_t end) {
+    const std::uint32_t stride = round_up(test_.qk_dim, kWideElements);
+    const std::uint64_t row_bytes = std::uint64_t{stride} * wide_.element_bytes;
+    Stored copy;
+    copy.bytes.assign(kChunkRows * row_bytes, std::byte{0xff});
+    for (std::uint64_t row = 0; row < kChunkRows; ++row) copy.offsets.push_back(row * row_bytes);
+    wide_.fill_values[static_cast<std::size_t>(test_.element)](
+        {stored.bytes.data(), stored.offsets.data(), first, end, test_.qk_dim, stride,
+         copy.bytes.data()});
+    return copy;
+  }
+
+  void soften(std::uint32_t first, std::uint32_t end) {
     SoftmaxArgs softmax;
     softmax.scores = scores_.data();
     softmax.num_queries = num_padded_;
@@ -162,7 +212,6 @@ class WideRun {
     softmax.sum = sum_.data();
     softmax.share = share_.data();
     wide_.softmax(softmax);
-    accumulate(first, end, keys, key_bytes);
   }
 
   void accumulate(std::uint32_t first, std::uint32_t end, const std::vector<double>& keys,
@@ -341,9 +390,22 @@ TEST_P(WideKernelsOf, MatchTheReferenceForLatentRows) {
   }
 }
 
+TEST_P(WideKernelsOf, MatchTheReferenceForLatentRowsOfEveryNumberOfQueries) {
+  for (const std::uint32_t queries : {1u, 8u, 9u, 24u, 40u, 128u}) {
+    WideCase test;
+    test.num_queries = queries;
+    test.qk_dim = 72;
+    test.v_dim = 64;
+    test.is_latent = true;
+    test.prefetches = queries != 24;
+    run(test);
+  }
+}
+
 TEST_P(WideKernelsOf, MatchTheReferenceForEveryNumberOfRows) {
   for (std::uint32_t end = 1; end <= kChunkRows; ++end) {
     WideCase test;
+    test.is_latent = end % 3 == 0;
     test.num_queries = 9;
     test.qk_dim = 33;
     test.v_dim = 31;
@@ -365,6 +427,8 @@ TEST_P(WideKernelsOf, MatchTheReferenceOnRandomShapes) {
     test.v_dim = pick(1, 300);
     test.element = static_cast<Element>(pick(0, 2));
     test.is_tiled = pick(0, 1) == 1;
+    test.is_latent = pick(0, 2) == 0;
+    if (test.is_latent) test.v_dim = pick(1, test.qk_dim);
     test.chunks.clear();
     for (std::uint32_t n = pick(1, 4); n > 0; --n) {
       const std::uint32_t end = pick(1, kChunkRows);
@@ -380,6 +444,8 @@ TEST_P(WideKernelsOf, KeepToTheBoundOnKeysWithLargeChannels) {
     WideCase test;
     test.has_outliers = true;
     test.qk_dim = dim;
+    run(test);
+    test.is_latent = true;
     run(test);
   }
 }
