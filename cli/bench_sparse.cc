@@ -169,6 +169,7 @@ Json report_json(const Case& each, const SparseReport& report) {
                {"row_reads", reads_json(report.reads, report.planned)},
                {"same_rows", report.same_rows},
                {"max_rel_error", report.max_rel_error},
+               {"error_bound", report.error_bound},
                {"q_heads", query.q_heads},
                {"index_heads", query.index_heads},
                {"index_dim", query.index_dim},
@@ -205,7 +206,8 @@ Table sparse_table() {
                 {"dense"},
                 {"dense / both"},
                 {"same rows"},
-                {"rel. error"}});
+                {"rel. error"},
+                {"at most"}});
 }
 
 void add_row(const Case& each, const SparseReport& report, Table& table) {
@@ -220,7 +222,8 @@ void add_row(const Case& each, const SparseReport& report, Table& table) {
              fmt::format("{:.2f}", report.time.median_us / report.floor_us()),
              has_dense ? time(report.dense_time) : "-",
              has_dense ? fmt::format("{:.1f}", speedup(report)) : "-",
-             fmt::format("{:.4f}", report.same_rows), fmt::format("{:.1e}", report.max_rel_error)});
+             fmt::format("{:.4f}", report.same_rows), fmt::format("{:.1e}", report.max_rel_error),
+             fmt::format("{:.1e}", report.error_bound)});
 }
 
 Table reads_table() {

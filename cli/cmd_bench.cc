@@ -21,7 +21,15 @@ Status run_machine(const BenchAsked& asked, Output& out) {
   const bool has_cache = !asked.types.empty() || !asked.key_types.empty() ||
                          !asked.value_types.empty() || !asked.lengths.empty() ||
                          !asked.layouts.empty() || !asked.block_sizes.empty();
-  if (has_shape || has_cache) return refuse_option("options of a cache", "bench machine has none");
+  const bool has_indexer =
+      asked.top_k || asked.index_heads || asked.index_dim || !asked.index_types.empty();
+  const BenchAsked none;
+  const bool has_kernel = asked.architecture != none.architecture || !asked.latent.is_empty() ||
+                          asked.arithmetic != none.arithmetic || asked.query_bits ||
+                          asked.content != none.content || asked.baseline != none.baseline;
+  if (has_shape || has_cache || has_indexer || has_kernel) {
+    return refuse_option("options of a cache or kernel", "bench machine has none");
+  }
   return run_machine_bench({asked.threads, asked.seconds, asked.is_json}, out);
 }
 

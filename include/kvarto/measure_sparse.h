@@ -65,6 +65,7 @@ struct SparseReport {
   // error of outputs against double precision over the rows that were selected.
   double same_rows = 0;
   double max_rel_error = 0;
+  double error_bound = 0;  // as BenchReport::error_bound, of the attention over these rows
 
   // That the plan reads, each reading counted, and its arithmetic.
   [[nodiscard]] std::uint64_t planned_bytes() const {

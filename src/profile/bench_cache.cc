@@ -285,7 +285,9 @@ BenchCache::ExactHead BenchCache::exact(std::uint64_t token, std::uint32_t q_hea
   }
   call.k = keys;
   call.v = values;
-  return {reference_attention(call).out, magnitudes_of(call)};
+  ReferenceResult result = reference_attention(call);
+  const HeadMagnitudes magnitudes = magnitudes_of(call, result);
+  return {std::move(result.out), magnitudes};
 }
 
 HeadMagnitudes BenchCache::compare(std::uint64_t token, std::uint32_t q_head,

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <vector>
 
 #include "base/code_format.h"
+#include "kernels/kernels.h"
 
 namespace kvarto {
 namespace {
@@ -33,28 +35,78 @@ bool is_in_code_tiles(const StreamView& stream) {
 
 }  // namespace
 
-HeadMagnitudes magnitudes_of(const ReferenceCall& call) {
+namespace {
+
+// Sums over the rows for one element of the output.
+struct ElementSums {
+  double mean = 0;
+  double spread = 0;
+  double spread_square = 0;
+  double chunk = 0;  // of the chunk that is being summed
+  double chunk_square = 0;
+};
+
+// The part of the magnitudes that scores have; returns the exact weights of the rows.
+std::vector<double> add_scores(const ReferenceCall& call, double lse, HeadMagnitudes& head) {
+  std::vector<double> weights;
+  for (std::uint64_t row = call.first_row; row < call.end_row; ++row) {
+    const std::span<const float> key = call.k.subspan(row * call.qk_dim, call.qk_dim);
+    double score = 0;
+    double dot = 0;
+    double square = 0;
+    double key_sum = 0;
+    for (std::size_t d = 0; d < key.size(); ++d) {
+      const double product = call.scale * double{call.q[d]} * double{key[d]};
+      score += product;
+      dot += std::fabs(product);
+      square += product * product;
+      key_sum += std::fabs(double{key[d]});
+    }
+    head.dot = std::max(head.dot, dot);
+    head.square = std::max(head.square, square);
+    head.key_sum = std::max(head.key_sum, key_sum);
+    weights.push_back(std::exp(score - lse));
+  }
+  return weights;
+}
+
+void add_values(const ReferenceCall& call, const ReferenceResult& exact,
+                std::span<const double> weights, HeadMagnitudes& head) {
+  std::vector<ElementSums> sums(call.v_dim);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const bool is_chunk_end = (i + 1) % kChunkRows == 0 || i + 1 == weights.size();
+    const std::span<const float> value =
+        call.v.subspan((call.first_row + i) * call.v_dim, call.v_dim);
+    for (std::size_t d = 0; d < value.size(); ++d) {
+      const double part = weights[i] * std::fabs(double{value[d]});
+      const double moved = weights[i] * std::fabs(double{value[d]} - exact.out[d]);
+      ElementSums& sum = sums[d];
+      sum.mean += part;
+      sum.spread += moved;
+      sum.spread_square += moved * moved;
+      sum.chunk += part;
+      if (!is_chunk_end) continue;
+      sum.chunk_square += sum.chunk * sum.chunk;
+      sum.chunk = 0;
+    }
+  }
+  for (const ElementSums& sum : sums) {
+    head.mean = std::max(head.mean, sum.mean);
+    head.spread = std::max(head.spread, sum.spread);
+    head.independent_spread = std::max(head.independent_spread, std::sqrt(sum.spread_square));
+    head.chunk_mean = std::max(head.chunk_mean, std::sqrt(sum.chunk_square));
+  }
+}
+
+}  // namespace
+
+HeadMagnitudes magnitudes_of(const ReferenceCall& call, const ReferenceResult& exact) {
   HeadMagnitudes head;
   head.dim = call.qk_dim;
   head.rows = call.end_row - call.first_row;
   head.scale = std::fabs(call.scale);
   head.query = largest_of(call.q);
-  for (std::uint64_t row = call.first_row; row < call.end_row; ++row) {
-    const std::span<const float> key = call.k.subspan(row * call.qk_dim, call.qk_dim);
-    double dot = 0;
-    double square = 0;
-    double key_sum = 0;
-    for (std::size_t d = 0; d < key.size(); ++d) {
-      const double k = std::fabs(double{key[d]});
-      const double product = head.scale * std::fabs(double{call.q[d]}) * k;
-      dot += product;
-      square += product * product;
-      key_sum += k;
-    }
-    head.dot = std::max(head.dot, dot);
-    head.square = std::max(head.square, square);
-    head.key_sum = std::max(head.key_sum, key_sum);
-  }
+  add_values(call, exact, add_scores(call, exact.lse, head), head);
   head.value = largest_of(call.v.subspan(call.first_row * call.v_dim, head.rows * call.v_dim));
   return head;
 }
@@ -70,19 +122,22 @@ RanArithmetic ran_arithmetic(const CacheView& view, const AttentionReport& ran) 
 double output_error_bound(const HeadMagnitudes& head, const RanArithmetic& ran) {
   const double score = gamma(static_cast<double>(head.dim) + 4) * head.dot;
   const double weight = std::expm1(2 * score + 30 * kUnit * std::log(2.0)) + 0x1p-21;
-  double factor = weight + gamma(static_cast<double>(head.rows) + 8);
+  constexpr double kAnything = 1e9;
+  double growth = weight < 1 ? (1 + weight) / (1 - weight) : kAnything;
   if (ran.has_integer_keys) {
     const double query_max = ran.query_bits == 8 ? kQueryMax8 : kQueryMax16;
-    const double moved = head.scale * head.query * head.key_sum / (2 * query_max);
-    factor = std::exp(2 * moved) * (1 + factor) - 1;
+    growth *= std::exp(head.scale * head.query * head.key_sum / query_max);
   }
-  double bound = 2 * factor;
-  if (ran.has_integer_values) bound += 32 / kWeightMax;
+  // Whatever the weights, both are means of the values.
+  double bound = std::min((growth - 1) * head.spread, 2 * head.value) +
+                 2 * gamma(static_cast<double>(head.rows) + 8) * head.mean;
+  if (ran.has_integer_values) bound += 32 / kWeightMax * head.value;
   if (ran.is_half) {
-    bound += 2 * kHalfSigmas * kHalfSigma * std::sqrt(20 * head.square);
-    bound += kHalfSigmas * kHalfSigma * std::sqrt(68.0) + 0x1p-15;
+    const double error = kHalfSigmas * kHalfSigma;
+    bound += error * std::sqrt(20 * head.square) * head.independent_spread;
+    bound += error * std::sqrt(68.0) * head.chunk_mean + 0x1p-15 * head.value;
   }
-  return bound * head.value;
+  return bound;
 }
 
 }  // namespace kvarto

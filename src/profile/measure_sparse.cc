@@ -69,7 +69,7 @@ class SparseMeasurement {
     const std::uint64_t bytes =
         std::min(report.unique_kv_bytes, rows.block_stride_bytes * num_blocks);
     KVARTO_TRY(stream_, StreamedBytes::create({rows.base, bytes}, bench_.num_threads));
-    check(report);
+    check(ran_arithmetic(cache_.rows(), ran), report);
     time(report);
     return report;
   }
@@ -141,7 +141,7 @@ class SparseMeasurement {
     return num_rows;
   }
 
-  void check(SparseReport& report) const {
+  void check(const RanArithmetic& ran, SparseReport& report) const {
     const std::size_t num_queries = queries_.size();
     const std::size_t num_checked = std::min(num_queries, kCheckedQueries);
     report.same_rows = 1;
@@ -152,17 +152,20 @@ class SparseMeasurement {
           cache_.same_rows(query, queries_[query].num_tokens, selection_.queries()[query]));
     }
     SparseCache::Deviation deviation;
+    double bound = 0;
     const std::size_t num_rows = num_queries * layer_.query.q_heads;
     for (std::size_t i = 0; i < std::min(kCheckedHeads, num_rows); ++i) {
       const std::size_t row = i * (num_rows / std::min(kCheckedHeads, num_rows));
       const std::size_t query = row / layer_.query.q_heads;
-      cache_.compare(query, static_cast<std::uint32_t>(row % layer_.query.q_heads),
-                     selection_.queries()[query],
-                     std::span(out_).subspan(row * layer_.query.v_dim, layer_.query.v_dim),
-                     deviation);
+      const HeadMagnitudes magnitudes = cache_.compare(
+          query, static_cast<std::uint32_t>(row % layer_.query.q_heads),
+          selection_.queries()[query],
+          std::span(out_).subspan(row * layer_.query.v_dim, layer_.query.v_dim), deviation);
+      bound = std::max(bound, output_error_bound(magnitudes, ran));
     }
-    report.max_rel_error =
-        deviation.reference > 0 ? deviation.difference / deviation.reference : deviation.difference;
+    const double reference = deviation.reference > 0 ? deviation.reference : 1;
+    report.max_rel_error = deviation.difference / reference;
+    report.error_bound = bound / reference;
   }
 
   void time(SparseReport& report) {

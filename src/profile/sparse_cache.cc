@@ -175,15 +175,15 @@ double SparseCache::same_rows(std::size_t query, std::uint64_t num_visible,
   return rows.empty() ? 1 : static_cast<double>(same) / static_cast<double>(rows.size());
 }
 
-void SparseCache::compare(std::size_t query, std::uint32_t q_head,
-                          std::span<const std::uint32_t> rows, std::span<const float> out,
-                          Deviation& deviation) const {
+HeadMagnitudes SparseCache::compare(std::size_t query, std::uint32_t q_head,
+                                    std::span<const std::uint32_t> rows, std::span<const float> out,
+                                    Deviation& deviation) const {
   const QueryShape& shape = layer_.query;
   std::vector<float> keys(rows.size() * shape.qk_dim);
   std::vector<float> values(rows.size() * shape.v_dim);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto key = std::span(keys).subspan(i * shape.qk_dim, shape.qk_dim);
-    if (!cache_.read(sequence_of(query), row_stream_, rows[i], key)) return;
+    if (!cache_.read(sequence_of(query), row_stream_, rows[i], key)) return {};
     std::copy_n(key.begin(), shape.v_dim,
                 values.begin() + static_cast<std::ptrdiff_t>(i * shape.v_dim));
   }
@@ -201,6 +201,7 @@ void SparseCache::compare(std::size_t query, std::uint32_t q_head,
     deviation.difference = std::max(deviation.difference, std::fabs(double{out[d]} - exact.out[d]));
     deviation.reference = std::max(deviation.reference, std::fabs(exact.out[d]));
   }
+  return magnitudes_of(call, exact);
 }
 
 }  // namespace kvarto

@@ -7,6 +7,7 @@
 #include "kvarto/kv_cache.h"
 #include "kvarto/measure_sparse.h"
 #include "kvarto/selection.h"
+#include "profile/error_bound.h"
 
 namespace kvarto {
 
@@ -36,13 +37,14 @@ class SparseCache {
   [[nodiscard]] double same_rows(std::size_t query, std::uint64_t num_visible,
                                  std::span<const std::uint32_t> rows) const;
   // The output of one head for one query against double precision over `rows` alone; adds to the
-  // maxima of both.
+  // maxima of both. Returns what the head's error bound follows from.
   struct Deviation {
     double difference = 0;
     double reference = 0;
   };
-  void compare(std::size_t query, std::uint32_t q_head, std::span<const std::uint32_t> rows,
-               std::span<const float> out, Deviation& deviation) const;
+  HeadMagnitudes compare(std::size_t query, std::uint32_t q_head,
+                         std::span<const std::uint32_t> rows, std::span<const float> out,
+                         Deviation& deviation) const;
 
  private:
   explicit SparseCache(KvCache cache, const SparseLayer& layer)

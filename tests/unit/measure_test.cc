@@ -89,22 +89,47 @@ TEST(Measure, StaysBelowTheBoundOfItsArithmetic) {
   }
 }
 
-// 2 x (exp(2 x 1/8 x 1 x 64 / (2 x 127)) - 1) x 3 from queries of 8 bits, and 32/32639 x 3 from
-// weights and values; what f32 adds is below 1e-4.
+// Two rows of equal weight, values (1, -1) and (3, -1): the mean is (2, -1).
+TEST(ErrorBound, FollowsFromTheSpreadOfValuesAroundTheirMean) {
+  const std::vector<float> q = {2, -4};
+  const std::vector<float> k = {0.5f, 0, 1.5f, 0.5f};  // both times q: 1
+  const std::vector<float> v = {1, -1, 3, -1};
+  ReferenceCall call;
+  call.q = q;
+  call.k = k;
+  call.v = v;
+  call.qk_dim = call.v_dim = 2;
+  call.end_row = 2;
+  const HeadMagnitudes head = magnitudes_of(call, reference_attention(call));
+  EXPECT_EQ(head.query, 4);
+  EXPECT_EQ(head.dot, 2 * 1.5 + 4 * 0.5);
+  EXPECT_EQ(head.square, 9 + 4);
+  EXPECT_EQ(head.key_sum, 2);
+  EXPECT_EQ(head.value, 3);
+  EXPECT_NEAR(head.mean, 2, 1e-12);
+  EXPECT_NEAR(head.spread, 1, 1e-12);
+  EXPECT_NEAR(head.independent_spread, std::sqrt(0.5), 1e-12);
+  EXPECT_NEAR(head.chunk_mean, 2, 1e-12);
+}
+
+// (exp(1/8 x 1 x 64 / 127) - 1) x 1/2 from queries of 8 bits, 32/32639 x 3 from weights and values;
+// what f32 adds is below 2e-5.
 TEST(ErrorBound, OfIntegersFollowsFromTheRoundingOfQueriesAndWeights) {
   const HeadMagnitudes head{.dim = 64,
                             .rows = 10,
                             .scale = 0.125,
                             .query = 1,
-                            .dot = 8,
+                            .dot = 1,
                             .square = 1,
                             .key_sum = 64,
-                            .value = 3};
-  const double keys = 2 * 3 * (std::exp(16.0 / 254) - 1);
-  EXPECT_NEAR(keys, 0.39012, 1e-4);
-  EXPECT_NEAR(output_error_bound(head, {.has_integer_keys = true, .query_bits = 8}), keys, 5e-4);
-  EXPECT_NEAR(output_error_bound(head, {.has_integer_values = true}), 3 * 32.0 / 32639, 5e-4);
-  EXPECT_LT(output_error_bound(head, {}), 5e-4);
+                            .value = 3,
+                            .mean = 1,
+                            .spread = 0.5};
+  const double keys = (std::exp(8.0 / 127) - 1) / 2;
+  EXPECT_NEAR(keys, 0.03251, 1e-5);
+  EXPECT_NEAR(output_error_bound(head, {.has_integer_keys = true, .query_bits = 8}), keys, 2e-5);
+  EXPECT_NEAR(output_error_bound(head, {.has_integer_values = true}), 3 * 32.0 / 32639, 2e-5);
+  EXPECT_LT(output_error_bound(head, {}), 2e-5);
 }
 
 // 37 query tokens onto 3: the first 16 read the index keys of 19 tokens together, the next 16 those
@@ -131,6 +156,7 @@ TEST(Measure, PlansAReadingOfIndexKeysForSixteenTokensOfAPrefill) {
   EXPECT_EQ(report->planned.rows_read, 2u * (4 + 5 + 6 + 7 + 33 * 8));
   EXPECT_EQ(report->reads.rows_read, report->planned.rows_read);
   EXPECT_EQ(report->planned_bytes(), 2u * (94 * 132 + 286 * 1152));
+  EXPECT_LE(report->max_rel_error, report->error_bound);
   EXPECT_GE(report->unique_kv_bytes, 2u * (40 * 132 + 8 * 1152));
   EXPECT_LE(report->unique_kv_bytes, 2u * (40 * 132 + 40 * 1152));
 }
