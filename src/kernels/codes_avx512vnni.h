@@ -17,7 +17,7 @@ inline constexpr int kMaxTiles = static_cast<int>(kChunkRows) / kTileRows;
 inline constexpr int kMaxGroups = static_cast<int>(kMaxHeadDim) / 32;
 KVARTO_INLINE __m512i load_line(const std::byte* p) { return _mm512_loadu_si512(p); }
 KVARTO_INLINE __m512i broadcast(const std::int32_t* p) { return _mm512_set1_epi32(*p); }
-KVARTO_INLINE __m512i broadcast_bytes(const std::int8_t* p) {
+KVARTO_INLINE __m512i broadcast(const std::int8_t* p) {
   std::int32_t word;
   __builtin_memcpy(&word, p, sizeof word);
   return _mm512_set1_epi32(word);
@@ -25,6 +25,18 @@ KVARTO_INLINE __m512i broadcast_bytes(const std::int8_t* p) {
 // The instruction itself: GCC 12 copies accumulators of the intrinsic from register to register.
 KVARTO_INLINE __m512i add_dot(__m512i acc, __m512i codes, __m512i operand) {
   asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(codes), "v"(operand));
+  return acc;
+}
+// The same with an operand from memory: one instruction less where a broadcast serves few products.
+// Half of the operands come so, as a core reads two vectors a cycle.
+KVARTO_INLINE __m512i add_dot_from(__m512i acc, __m512i codes, const std::int32_t* operand) {
+  asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(codes), "m"(*operand));
+  return acc;
+}
+KVARTO_INLINE __m512i add_dot_from(__m512i acc, __m512i codes, const std::int8_t* operand) {
+  asm("vpdpbusd %2%{1to16%}, %1, %0"
+      : "+v"(acc)
+      : "v"(codes), "m"(*reinterpret_cast<const std::int8_t(*)[4]>(operand)));
   return acc;
 }
 // Between the products that `acc` gets: the compiler would gather prefetches where a loop begins.
@@ -36,6 +48,17 @@ KVARTO_INLINE __m512i low_codes(__m512i line) {
 }
 KVARTO_INLINE __m512i high_codes(__m512i line) {
   return _mm512_and_si512(_mm512_srli_epi16(line, 4), _mm512_set1_epi8(15));
+}
+
+// Adds the products of kVecs vectors of codes with one operand.
+template <int kVecs, bool kFromRegister, typename Operand>
+KVARTO_INLINE void multiply(__m512i* acc, const __m512i* codes, const Operand* operand) {
+  if constexpr (kFromRegister && kVecs > 1) {
+    const __m512i b = broadcast(operand);
+    KVARTO_UNROLL(kVecs, i) { acc[i] = add_dot(acc[i], codes[i], b); };
+  } else {
+    KVARTO_UNROLL(kVecs, i) { acc[i] = add_dot_from(acc[i], codes[i], operand); };
+  }
 }
 
 // Sums of low bytes begin with the zero points' share; those of high bytes follow them.
@@ -125,16 +148,11 @@ KVARTO_INLINE void score_part(const CodeScoreArgs& args, std::uint32_t tile, std
           codes[t] = kBits == 8 ? line[t] : w == 0 ? low_codes(line[t]) : high_codes(line[t]);
         };
         KVARTO_UNROLL(kQueries, g) {
-          const __m512i b = broadcast(low + (word + w) * kStride + g);
-          KVARTO_UNROLL(kTiles, t) {
-            acc[g * kTiles + t] = add_dot(acc[g * kTiles + t], codes[t], b);
-          };
+          const std::int32_t* b = low + (word + w) * kStride + g;
+          multiply<kTiles, kParts == 2 || g % 2 == 0>(acc + g * kTiles, codes, b);
           if constexpr (kParts == 2) {
-            const __m512i h = broadcast(high + (word + w) * kStride + g);
-            KVARTO_UNROLL(kTiles, t) {
-              acc[(kQueries + g) * kTiles + t] =
-                  add_dot(acc[(kQueries + g) * kTiles + t], codes[t], h);
-            };
+            const std::int32_t* h = high + (word + w) * kStride + g;
+            multiply<kTiles, false>(acc + (kQueries + g) * kTiles, codes, h);
           }
         };
       };
@@ -235,15 +253,8 @@ KVARTO_INLINE void accumulate_part(const CodeAccumulateArgs& args, std::uint32_t
         };
         KVARTO_UNROLL(kQueries, g) {
           const std::int8_t* word = p + g * kQueryBytes + (j * kQuads + w) * 16;
-          const __m512i b = broadcast_bytes(word);
-          KVARTO_UNROLL(kColumns, c) {
-            acc[g * kColumns + c] = add_dot(acc[g * kColumns + c], x[c], b);
-          };
-          const __m512i h = broadcast_bytes(word + kChunkRows);
-          KVARTO_UNROLL(kColumns, c) {
-            acc[(kQueries + g) * kColumns + c] =
-                add_dot(acc[(kQueries + g) * kColumns + c], x[c], h);
-          };
+          multiply<kColumns, true>(acc + g * kColumns, x, word);
+          multiply<kColumns, false>(acc + (kQueries + g) * kColumns, x, word + kChunkRows);
         };
       };
     };
