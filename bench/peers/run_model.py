@@ -78,11 +78,11 @@ def time_kvarto(asked, context, threads, times):
 
 
 def time_peer(asked, bench, context, threads, times):
-    # A warm-up would be another whole prompt; Kvarto has none either.
     common = [bench, "-m", asked.model, "-t", threads, "-ctk", asked.type, "-ctv", asked.type, "-fa", asked.flash,
-              "-r", 1, "--no-warmup", "-o", "json"]
+              "-r", 1, "-o", "json"]
     if context:
-        prompt = json.loads(output_of([*common, "-p", context, "-n", 0], "stdout"))[0]
+        # A warm-up would be another whole prompt; Kvarto has none either. Before tokens it is one token.
+        prompt = json.loads(output_of([*common, "--no-warmup", "-p", context, "-n", 0], "stdout"))[0]
         times.prefill.append(prompt["avg_ns"] * 1e-9 / context)
     tokens = json.loads(output_of([*common, "-p", 0, "-n", asked.tokens, "-d", context], "stdout"))[0]
     (times.decode if context else times.empty).append(tokens["avg_ns"] * 1e-9 / asked.tokens)

@@ -2,6 +2,8 @@
 
 #include <hwloc.h>
 
+#include <chrono>
+
 namespace kvarto {
 namespace {
 
@@ -57,17 +59,22 @@ void pause() {
 #endif
 }
 
-// Spins of about 40 cycles before a waiting thread sleeps: some 20 microseconds, longer than the
-// gap between two layers of one step.
-constexpr int kSpins = 2000;
+// A waiting thread spins so long before it sleeps: longer than the gap between two tasks of one
+// step, and short where the thread that it waits for needs this core. A clock measures it, because
+// a pause takes 40 cycles on some processors and 140 on others.
+constexpr std::chrono::microseconds kSpinTime{40};
+constexpr int kPausesARead = 16;  // reading the clock costs about a pause
 
 // Waits until `value` differs from `old` and returns it.
 std::uint32_t wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
-  for (int i = 0; i < kSpins; ++i) {
-    const std::uint32_t now = value.load(std::memory_order_acquire);
-    if (now != old) return now;
-    pause();
-  }
+  const auto end = std::chrono::steady_clock::now() + kSpinTime;
+  do {
+    for (int i = 0; i < kPausesARead; ++i) {
+      const std::uint32_t now = value.load(std::memory_order_acquire);
+      if (now != old) return now;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
   for (;;) {
     value.wait(old, std::memory_order_acquire);
     const std::uint32_t now = value.load(std::memory_order_acquire);
