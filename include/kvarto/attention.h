@@ -109,8 +109,8 @@ struct PrefillCall {
 // What really ran.
 struct AttentionReport {
   // "dense_tiles" or "dense_rows"; "_fill_k", "_fill_v", "_fill_kv" behind it say whose rows were
-  // decoded into f32 first. "dense_row_tiles": rows that many queries share were brought into tiles
-  // chunk by chunk. "selected_..." where the call named rows.
+  // decoded into f32 first. "dense_shared_rows": rows that are K and V, once for many queries.
+  // "selected_..." where the call named rows.
   std::string_view kernel;
   std::string_view isa;          // "scalar", "avx2", "avx512", "avx512fp16", "avx512vnni"
   std::string_view layout;       // "hardware" or "generic"

@@ -18,7 +18,7 @@ constexpr std::uint32_t kMaxThreads = 1024;
 
 // Decode; prefill fills slabs for every format.
 std::string_view kernel_name(const CacheView& view, const PassShape& shape, bool is_selected) {
-  if (shape.slab.is_used) return is_selected ? "selected_row_tiles" : "dense_row_tiles";
+  if (shape.slab.is_used) return is_selected ? "selected_shared_rows" : "dense_shared_rows";
   if (is_selected) return "selected_rows";
   const bool fills_k = shape.k_fill != nullptr || (shape.k_codes.is_tiled && !shape.is_integer);
   const bool fills_v = shape.v_fill != nullptr || (shape.v_codes.is_tiled && !shape.is_integer);
