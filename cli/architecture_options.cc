@@ -56,6 +56,12 @@ Status check_stated_numbers(const std::vector<std::string>& words,
   return {};
 }
 
+tl::unexpected<Error> refuse_latent_head_dim(std::string_view architecture) {
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("--head-dim: found beside {}, expected --latent-dim and --rope-dim",
+                          architecture));
+}
+
 Status check_open_numbers(const std::vector<std::string>& words,
                           const std::vector<GivenNumber>& numbers) {
   std::vector<std::string_view> used;

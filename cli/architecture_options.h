@@ -27,6 +27,9 @@ struct GivenNumber {
 [[nodiscard]] Status check_stated_numbers(const std::vector<std::string>& words,
                                           const std::vector<GivenNumber>& numbers);
 
+// The error of --head-dim beside an architecture whose rows are latents.
+[[nodiscard]] tl::unexpected<Error> refuse_latent_head_dim(std::string_view architecture);
+
 // Refuses a number that no word leaves open: `changes nothing`. For models, which have numbers of
 // their own. Errors: as check_stated_numbers().
 [[nodiscard]] Status check_open_numbers(const std::vector<std::string>& words,

@@ -46,7 +46,7 @@ Result<Widths> widths_of(const std::string& architecture) {
 Status set_latent(const std::string& architecture, const LatentAsked& asked,
                   const LatentHeads& heads, AttentionBench* bench) {
   if (heads.head_dim.has_value()) {
-    return invalid("--head-dim: found beside mla, expected --latent-dim and --rope-dim");
+    return refuse_latent_head_dim(architecture);
   }
   KVARTO_TRY(const Widths named, widths_of(architecture));
   KVARTO_CHECK_OK(check_stated_numbers({architecture}, {{"kv-heads", heads.kv_heads},

@@ -203,7 +203,7 @@ void print_human(const ModelSpec& model, const std::vector<Track>& tracks, Outpu
 
 Result<ExitCode> run(const Asked& asked, Output& out) {
   KVARTO_TRY(ModelSpec opened, open_asked(asked.model));
-  KVARTO_CHECK_OK(check_row_types(asked.model, opened));
+  KVARTO_CHECK_OK(check_latent_options(asked.model, opened));
   KVARTO_TRY(const std::vector<LayerTypes> by_layer, layer_types(asked.model));
   KVARTO_TRY(const ModelSpec model,
              with_types(std::move(opened), cache_types(asked.model), by_layer));

@@ -197,7 +197,8 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
   PlanReport report;
   KVARTO_TRY(report.model, open_asked(asked.model, asked.what_if));
   KVARTO_TRY(report.request, request_of(asked));
-  if (is_own_engine(asked)) KVARTO_CHECK_OK(check_row_types(asked.model, report.model));
+  if (is_own_engine(asked) && asked.what_if.empty())
+    KVARTO_CHECK_OK(check_latent_options(asked.model, report.model));
   report.types_by_layer = asked.model.types_by_layer;
   report.notes = report.model.notes;
   if (asked.num_threads.has_value()) {

@@ -205,7 +205,7 @@ Status run_all(const Asked& asked, const std::vector<Candidate>& candidates,
 Result<ExitCode> run(const Asked& asked, Output& out) {
   ProfileReport report;
   KVARTO_TRY(const ModelSpec model, open_asked(asked.model, asked.what_if));
-  if (asked.what_if.empty()) KVARTO_CHECK_OK(check_row_types(asked.model, model));
+  if (asked.what_if.empty()) KVARTO_CHECK_OK(check_latent_options(asked.model, model));
   KVARTO_TRY(ProfileRequest request, request_of(asked, model));
   report.model = model.name;
   report.model_layers = model.num_layers;

@@ -127,10 +127,9 @@ Result<std::vector<LayerTypes>> layer_types(const ModelOptions& asked) {
   return parse_layer_types(asked.types_by_layer, asked.index_type);
 }
 
-Status check_row_types(const ModelOptions& asked, const ModelSpec& model) {
-  const CacheTypes types = cache_types(asked);
-  if (asked.value_type.empty() || types.key == types.value) return {};
+Status check_latent_options(const ModelOptions& asked, const ModelSpec& model) {
   bool has_latents = false;
+  bool is_absorbed = false;  // heads of K and V stand behind the rows
   for (const LayerGroup& group : model.groups) {
     for (const Stream& stream : group.streams) {
       for (const Field& field : stream.fields) {
@@ -138,13 +137,28 @@ Status check_row_types(const ModelOptions& asked, const ModelSpec& model) {
         has_latents = has_latents || field.role == CodecRole::kKey;
       }
     }
+    is_absorbed = is_absorbed || group.query.full_qk_dim != 0;
   }
-  if (!has_latents) return {};
-  return fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("--cache-type-v: found {}, expected {}, the type of K: the rows of {} are "
-                  "K and V at once",
-                  types.value, types.key, model.name));
+  const CacheTypes types = cache_types(asked);
+  if (has_latents && !asked.value_type.empty() && types.key != types.value) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--cache-type-v: found {}, expected {}, the type of K: the rows of {} "
+                            "are K and V at once",
+                            types.value, types.key, model.name));
+  }
+  KVARTO_TRY(const std::vector<LayerTypes> by_layer, layer_types(asked));
+  for (const LayerTypes& some : by_layer) {
+    if (!has_latents || some.types.key == some.types.value) continue;
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--kv-types-by-layer: found {}/{}, expected one type: the rows of {} are "
+                    "K and V at once",
+                    some.types.key, some.types.value, model.name));
+  }
+  if (has_latents && is_absorbed && asked.head_dim.has_value()) {
+    return refuse_latent_head_dim(asked.architecture);
+  }
+  return {};
 }
 
 void declare_model(OptionSet& options, ModelOptions* asked, TypeUse use) {

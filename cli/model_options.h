@@ -37,8 +37,9 @@ void declare_model(OptionSet& options, ModelOptions* asked, TypeUse use);
 [[nodiscard]] CacheTypes cache_types(const ModelOptions& asked);
 // Those of some layers alone. Errors: kInvalidArgument for words that are none.
 [[nodiscard]] Result<std::vector<LayerTypes>> layer_types(const ModelOptions& asked);
-// Refuses a type of V of its own where no rows are V alone. Errors: kInvalidArgument.
-[[nodiscard]] Status check_row_types(const ModelOptions& asked, const ModelSpec& model);
+// Refuses what rows that are K and V at once do not have: a type of V of its own, and a head dim.
+// Errors: kInvalidArgument.
+[[nodiscard]] Status check_latent_options(const ModelOptions& asked, const ModelSpec& model);
 // Errors: kInvalidArgument for numbers beyond 32 bits.
 [[nodiscard]] Result<WhatIfDefaults> what_if_defaults(const ModelOptions& asked);
 // Opens the model, under `--arch` if given; without a model, builds one from `--arch` and its

@@ -235,6 +235,10 @@ std::optional<std::uint64_t> fixed_kv_heads(const ArchitectureWord& word, const 
     case ArchitectureKind::kMha:
       return heads.q_heads;
     case ArchitectureKind::kMqa:
+    case ArchitectureKind::kMla:
+    case ArchitectureKind::kDsa:
+    case ArchitectureKind::kCsa:
+    case ArchitectureKind::kHca:
       return 1;
     case ArchitectureKind::kGqa:
       return word.first != 0 ? std::optional(word.first) : std::nullopt;
