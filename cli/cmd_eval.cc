@@ -131,7 +131,6 @@ Result<Losses> losses_of(const Windows& windows, const TextModel& model, Session
   using Clock = std::chrono::steady_clock;
   std::uint64_t num_all = 0;
   for (const auto& window : windows.all) num_all += window.size();
-  const StopSignal signal;
   Progress progress;
   progress.start("eval");
   Losses losses;
@@ -229,6 +228,7 @@ Result<ExitCode> run(const Asked& asked, Output& out) {
   }
   KVARTO_TRY(TextModel model, open_text_model(asked.model));
   KVARTO_TRY(const Windows windows, windows_of(asked, model));
+  const StopSignal signal;
   KVARTO_TRY(Session session, Session::create(model.checkpoint, model.session));
   KVARTO_TRY(const Losses losses, losses_of(windows, model, session));
   if (losses.count == 0) {

@@ -222,9 +222,9 @@ Result<ExitCode> run(const Asked& asked) {
   KVARTO_TRY(const std::string prompt, prompt_of(asked));
   KVARTO_TRY(TextModel model, open_text_model(asked.model));
   KVARTO_TRY(const std::vector<TokenId> tokens, tokens_of(asked, prompt, model));
+  const StopSignal signal;
   KVARTO_TRY(Session session, Session::create(model.checkpoint, model.session));
   for (const std::string& note : model.notes) say("note: " + note);
-  const StopSignal signal;
   Progress progress;
   progress.start("run");
   FeedCallbacks callbacks;

@@ -1,36 +1,55 @@
 #include "stop_signal.h"
 
-#include <csignal>
-#include <cstdint>
-#include <ctime>
+#include <chrono>
 
 namespace kvarto::cli {
 namespace {
 
 std::atomic<bool> g_is_stopping{false};
 
-std::atomic<std::int64_t> g_first_stop_ms{0};
+sigset_t interrupt_alone() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
 
-// The first asks for an early end, a second ends the program. Programs that start others, as
-// `timeout` does, pass one signal on twice at once: that is one.
-void stop(int signal) {
-  constexpr std::int64_t kOneSignalMs = 100;
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  const std::int64_t now_ms = std::int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1'000'000 + 1;
-  if (!g_is_stopping.exchange(true)) {
-    g_first_stop_ms = now_ms;
-  } else if (now_ms - g_first_stop_ms > kOneSignalMs) {
-    std::signal(signal, SIG_DFL);
-    std::raise(signal);
-  }
+void end_program(const sigset_t& interrupt) {
+  std::signal(SIGINT, SIG_DFL);
+  pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
+  std::raise(SIGINT);
 }
 
 }  // namespace
 
-StopSignal::StopSignal() { std::signal(SIGINT, stop); }
+StopSignal::StopSignal() {
+  const sigset_t interrupt = interrupt_alone();
+  pthread_sigmask(SIG_BLOCK, &interrupt, &mask_before_);
+  waiting_ = std::thread([this] { wait_for_signals(); });
+}
 
-StopSignal::~StopSignal() { std::signal(SIGINT, SIG_DFL); }
+StopSignal::~StopSignal() {
+  is_over_ = true;
+  pthread_kill(waiting_.native_handle(), SIGINT);
+  waiting_.join();
+  pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
+}
+
+// The first asks for an early end, a second ends the program. Programs that start others, as
+// `timeout` does, pass one signal on twice at once: that is one.
+void StopSignal::wait_for_signals() const {
+  constexpr std::chrono::milliseconds kOneSignal{100};
+  const sigset_t interrupt = interrupt_alone();
+  std::chrono::steady_clock::time_point first;
+  for (int signal = 0; sigwait(&interrupt, &signal) == 0 && !is_over_;) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!g_is_stopping.exchange(true)) {
+      first = now;
+    } else if (now - first > kOneSignal) {
+      end_program(interrupt);
+    }
+  }
+}
 
 const std::atomic<bool>& StopSignal::is_stopping() { return g_is_stopping; }
 
